@@ -1,0 +1,25 @@
+"""No bonus: plain PPO without a special case in the agent."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from rnd.bonus.contract import Bonus
+from rnd.config import BonusConfig
+from rnd.envs.spec import ActionSpec, ObservationSpec
+from rnd.transitions import Transitions
+
+
+class NoBonus(Bonus):
+    """Zero everywhere, nothing to learn."""
+
+    random_start = False
+
+    def __init__(self, observation: ObservationSpec, action: ActionSpec, config: BonusConfig):
+        super().__init__()
+
+    def score(self, transitions: Transitions) -> Tensor:
+        return transitions.age.new_zeros(transitions.actions.shape[:2]).float()
+
+    def loss(self, transitions: Transitions, targets: Tensor, keep_TN: Tensor, share: float) -> Tensor:
+        return transitions.age.new_zeros(()).float()

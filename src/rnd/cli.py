@@ -1,0 +1,121 @@
+"""The command line. Commands are imported when they are called, so that `rnd --help` answers at once."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import importlib
+import io
+import re
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+from rnd import __version__
+from rnd.errors import RunError, UserError, nearest
+
+COMMANDS = {
+    "train": ("rnd.commands.train", "train an agent: rnd train [GAME] [flags]"),
+}
+"""Name to (module with a `main(arguments)`, one line for --help)."""
+
+T = TypeVar("T")
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Entry point of the `rnd` command."""
+    arguments = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        sys.exit(dispatch(arguments))
+    except UserError as error:
+        fail(str(error), 2)
+    except RunError as error:
+        fail(str(error), 1)
+    except KeyboardInterrupt:
+        fail("interrupted", 130)
+
+
+def dispatch(arguments: list[str]) -> int:
+    if not arguments or arguments[0] in ("-h", "--help", "help"):
+        print(overview())
+        return 0
+    if arguments[0] in ("-V", "--version", "version"):
+        print(version())
+        return 0
+    name, rest = arguments[0], arguments[1:]
+    if name not in COMMANDS:
+        raise UserError(f"unknown command {name!r}; {nearest(name, COMMANDS)}")
+    command: Callable[[list[str]], int | None] = importlib.import_module(COMMANDS[name][0]).main
+    return command(rest) or 0
+
+
+def overview() -> str:
+    lines = [f"rnd {__version__}: exploration by random network distillation", "", "commands:"]
+    lines += [f"  {name:<8} {text}" for name, (_, text) in COMMANDS.items()]
+    return "\n".join([*lines, "", "rnd COMMAND --help explains the flags; rnd --version names the backends found."])
+
+
+def version() -> str:
+    """The version, and what was found to run on."""
+    import torch
+
+    from rnd.record.folder import package_version
+
+    cuda = torch.cuda.get_device_name() if torch.cuda.is_available() else "none"
+    parts = [f"rnd {__version__}", f"torch {torch.__version__}", f"cuda {cuda}"]
+    parts += [f"{name} {package_version(name) or 'not installed'}" for name in ("ale-py", "gymnasium", "minigrid")]
+    return "\n".join(parts)
+
+
+def fail(message: str, code: int) -> None:
+    print(f"rnd: {' '.join(message.split())}", file=sys.stderr)
+    sys.exit(code)
+
+
+def parse(cls: type[T], arguments: list[str], *, prog: str, description: str, default: T | None = None) -> T:
+    """Arguments into a dataclass; what is wrong with them becomes one line."""
+    import tyro
+
+    check_flags(cls, arguments)
+    errors = io.StringIO()
+    options: dict[str, Any] = {} if default is None else {"default": default}
+    try:
+        with contextlib.redirect_stderr(errors):
+            result: T = tyro.cli(cls, args=arguments, prog=prog, description=description, **options)
+            return result
+    except SystemExit as stop:
+        if stop.code in (0, None):
+            raise
+        raise UserError(one_line(errors.getvalue())) from None
+
+
+def check_flags(cls: type[Any], arguments: list[str]) -> None:
+    """Refuse an unknown flag with the nearest one."""
+    known = {"--help", "-h", *flags(cls)}
+    for argument in arguments:
+        flag = argument.split("=", 1)[0].replace("_", "-")
+        if flag.startswith("--") and flag not in known:
+            raise UserError(f"unknown flag {flag}; {nearest(flag, known)}")
+
+
+def flags(cls: type[Any], prefix: str = "--") -> list[str]:
+    """Flags of a dataclass and of the dataclasses in it."""
+    import typing
+
+    found = []
+    hints = typing.get_type_hints(cls)
+    for field in dataclasses.fields(cls):
+        name = prefix + field.name.replace("_", "-")
+        if dataclasses.is_dataclass(hints[field.name]):
+            found += flags(hints[field.name], name + ".")
+            continue
+        found.append(name)
+        if hints[field.name] is bool:
+            found.append(prefix + "no-" + field.name.replace("_", "-"))
+    return found
+
+
+def one_line(box: str) -> str:
+    """The text inside a framed error message."""
+    text = re.sub(r"[─│╭╮╰╯━┃┏┓┗┛]+", " ", re.sub(r"\x1b\[[0-9;]*m", "", box))
+    return " ".join(text.replace("Parsing error", "").split()) or "the arguments cannot be read"

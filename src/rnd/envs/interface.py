@@ -1,0 +1,205 @@
+"""N environments stepped together: the one interface that the trainer knows.
+
+Legend: N environments, n = environments of one group.
+
+The environments are cut into groups. `send(group, actions)` starts a step of one group and `recv(group)`
+waits for its result, so that one group can step while the policy is evaluated for another. `step` does both
+for all. Every environment that ends is reset within the same step: the observation returned with `done` is the
+first of the next episode, as in the paper.
+"""
+
+from __future__ import annotations
+
+import itertools
+from abc import ABC, abstractmethod
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from rnd.envs.spec import Arrays, EnvSpec, buffer_layout, check_finite
+from rnd.errors import RunError
+
+
+class Episode(NamedTuple):
+    """One finished episode, unclipped."""
+
+    env: int
+    episode_return: float
+    length: int
+    rooms: frozenset[int]
+
+
+class StepInfo(NamedTuple):
+    """What a step tells beside what is learned from."""
+
+    truncated: Tensor
+    """[n] bool: ended by a time limit."""
+    final_obs: Tensor | None
+    """[n, ...] last observation of the ended episode, valid where `truncated`; None where never needed."""
+    room: Tensor
+    """[n] int32: level * 256 + room, or -1."""
+    lives: Tensor
+    """[n] int32."""
+    episodes: list[Episode]
+    """Episodes that ended in this step."""
+    entered: list[int]
+    """Rooms that some environment entered in this step."""
+
+
+class Step(NamedTuple):
+    """Result of a step; the tensors are views that the next `send` of the group overwrites."""
+
+    obs: Tensor
+    reward: Tensor
+    done: Tensor
+    info: StepInfo
+
+
+class Buffers:
+    """The host memory that an environment writes into, one row an environment. Pinned where CUDA is used."""
+
+    def __init__(self, spec: EnvSpec, num_envs: int, arrays: Arrays | None = None):
+        if arrays is None:
+            layout = buffer_layout(spec, num_envs)
+            pin = torch.cuda.is_available()
+            arrays = {
+                name: torch.empty(shape, dtype=torch.from_numpy(np.empty(0, dtype)).dtype, pin_memory=pin).numpy()
+                for name, (shape, dtype) in layout.items()
+            }
+        for name, array in arrays.items():
+            array.fill(-1 if name == "room" else 0)
+        self.arrays = arrays
+        self.tensors = {name: torch.from_numpy(array) for name, array in arrays.items()}
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        return self.arrays[name]
+
+
+class VectorEnv(ABC):
+    """N environments. Subclasses step them; this class does the groups and the episodes' accounts."""
+
+    def __init__(self, spec: EnvSpec, num_envs: int, buffers: Buffers, groups: int = 1):
+        self.spec = spec
+        self.num_envs = num_envs
+        self.buffers = buffers
+        cuts = np.linspace(0, num_envs, min(groups, num_envs) + 1).astype(int)
+        self.groups = tuple(slice(int(a), int(b)) for a, b in itertools.pairwise(cuts))
+        self._returns = np.zeros(num_envs, np.float64)
+        self._lengths = np.zeros(num_envs, np.int64)
+        self._rooms: list[set[int]] = [set() for _ in range(num_envs)]
+        self._room = np.full(num_envs, -1, np.int32)
+
+    # --- what a subclass provides ----------------------------------------------------------------
+
+    @abstractmethod
+    def _reset(self) -> None:
+        """Reset all environments; write obs, room and lives."""
+
+    @abstractmethod
+    def _send(self, group: slice) -> None:
+        """Start a step of the group with the actions in `buffers["action"]`."""
+
+    @abstractmethod
+    def _recv(self, group: slice) -> None:
+        """Wait until the group's step is in the buffers."""
+
+    @abstractmethod
+    def _save(self) -> dict[str, np.ndarray]:
+        """The environments' own state as plain arrays. No step is under way."""
+
+    @abstractmethod
+    def _load(self, state: dict[str, np.ndarray]) -> None:
+        """Take back what `_save` gave."""
+
+    def close(self) -> None:
+        """Free processes and memory. Safe to call twice."""
+
+    # --- what the trainer calls ------------------------------------------------------------------
+
+    def reset(self) -> Tensor:
+        """Start all episodes; returns the first observations, [N, ...]."""
+        self._reset()
+        self._returns[:] = 0
+        self._lengths[:] = 0
+        self._rooms = [set() for _ in range(self.num_envs)]
+        self._enter_rooms(slice(0, self.num_envs), np.ones(self.num_envs, bool))
+        return self.buffers.tensors["obs"]
+
+    def send(self, group: int, actions: Tensor | np.ndarray) -> None:
+        rows = self.groups[group]
+        self.buffers["action"][rows] = actions.numpy() if isinstance(actions, Tensor) else actions
+        self._send(rows)
+
+    def recv(self, group: int) -> Step:
+        rows = self.groups[group]
+        self._recv(rows)
+        problem = check_finite(self.buffers.arrays, rows, self._lengths)
+        if problem:
+            raise RunError(problem + "; the run stops before it learns from it")
+        done = self.buffers["terminated"][rows] | self.buffers["truncated"][rows]
+        episodes, entered = self._account(rows, done)
+        view = {name: tensor[rows] for name, tensor in self.buffers.tensors.items()}
+        info = StepInfo(view["truncated"], view.get("final_obs"), view["room"], view["lives"], episodes, entered)
+        return Step(view["obs"], view["reward"], torch.from_numpy(done), info)
+
+    def step(self, actions: Tensor | np.ndarray) -> Step:
+        """Step all environments."""
+        for g, rows in enumerate(self.groups):
+            self.send(g, actions[rows])
+        parts = [self.recv(g) for g in range(len(self.groups))]
+        view = self.buffers.tensors
+        episodes = [episode for part in parts for episode in part.info.episodes]
+        entered = [room for part in parts for room in part.info.entered]
+        info = StepInfo(view["truncated"], view.get("final_obs"), view["room"], view["lives"], episodes, entered)
+        return Step(view["obs"], view["reward"], torch.cat([part.done for part in parts]), info)
+
+    def state_dict(self) -> dict[str, np.ndarray]:
+        """Everything that a restored run needs to go on to the bit, as plain arrays."""
+        rooms = [np.array(sorted(r), np.int32) for r in self._rooms]
+        state: Arrays = {
+            "returns": self._returns.copy(),
+            "lengths": self._lengths.copy(),
+            "room": self._room.copy(),
+            "rooms": np.concatenate(rooms) if rooms else np.zeros(0, np.int32),
+            "rooms_count": np.array([len(r) for r in rooms], np.int64),
+        }
+        state |= {f"buffer.{name}": array.copy() for name, array in self.buffers.arrays.items()}
+        return state | {f"env.{name}": array for name, array in self._save().items()}
+
+    def load_state_dict(self, state: dict[str, np.ndarray]) -> None:
+        self._returns[:] = state["returns"]
+        self._lengths[:] = state["lengths"]
+        self._room[:] = state["room"]
+        ends = np.cumsum(state["rooms_count"])
+        parts = np.split(state["rooms"], ends[:-1])
+        self._rooms = [set(part.tolist()) for part in parts]
+        for name, array in self.buffers.arrays.items():
+            array[...] = state[f"buffer.{name}"]
+        self._load({name.removeprefix("env."): a for name, a in state.items() if name.startswith("env.")})
+
+    # --- accounts --------------------------------------------------------------------------------
+
+    def _account(self, rows: slice, done: np.ndarray) -> tuple[list[Episode], list[int]]:
+        """Close the books on ended episodes and note the rooms entered."""
+        self._returns[rows] += self.buffers["reward"][rows]
+        self._lengths[rows] += 1
+        episodes = []
+        for i in (np.flatnonzero(done) + rows.start).tolist():
+            episodes.append(Episode(i, float(self._returns[i]), int(self._lengths[i]), frozenset(self._rooms[i])))
+            self._returns[i] = 0.0
+            self._lengths[i] = 0
+            self._rooms[i] = set()
+        return episodes, self._enter_rooms(rows, done)
+
+    def _enter_rooms(self, rows: slice, started: np.ndarray) -> list[int]:
+        if not self.spec.has_rooms:
+            return []
+        room = self.buffers["room"][rows]
+        entered = []
+        for i in np.flatnonzero((room != self._room[rows]) | started).tolist():
+            self._rooms[rows.start + i].add(int(room[i]))
+            entered.append(int(room[i]))
+        self._room[rows] = room
+        return entered

@@ -1,0 +1,120 @@
+"""What an environment is, and the arrays that its steps are written to. Numpy only: worker processes import this.
+
+Legend: N environments, one row each.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+Arrays = dict[str, np.ndarray]
+
+
+@dataclass(frozen=True)
+class ObservationSpec:
+    """What one environment shows: an 84x84 grey image (uint8), or a vector (float32)."""
+
+    kind: Literal["image", "vector"]
+    shape: tuple[int, ...]
+
+    @property
+    def dtype(self) -> Any:
+        return np.uint8 if self.kind == "image" else np.float32
+
+
+@dataclass(frozen=True)
+class ActionSpec:
+    """What one environment takes. `sizes`: choices of each discrete component, or the dimensions of a box."""
+
+    kind: Literal["discrete", "multi_discrete", "continuous"]
+    sizes: tuple[int, ...]
+    low: tuple[float, ...] = ()
+    high: tuple[float, ...] = ()
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of one action in a batch."""
+        if self.kind == "continuous":
+            return self.sizes
+        return () if self.kind == "discrete" else (len(self.sizes),)
+
+    @property
+    def dtype(self) -> Any:
+        return np.float32 if self.kind == "continuous" else np.int64
+
+
+@dataclass(frozen=True)
+class EnvSpec:
+    """What the trainer needs to know about an environment before its first step."""
+
+    id: str
+    observation: ObservationSpec
+    action: ActionSpec
+    frame_skip: int = 1
+    has_rooms: bool = False
+    """`StepInfo.room` is meaningful (Montezuma's Revenge, Pitfall!)."""
+    success_return: float | None = None
+    """An episode whose return exceeds this counts as a success; None where success has no meaning."""
+    time_limits: bool = False
+    """`StepInfo.final_obs` is told, so that values can be continued past a time limit."""
+    backend: str = ""
+    """Who steps the environments, for the start banner."""
+
+
+def buffer_layout(spec: EnvSpec, num_envs: int) -> dict[str, tuple[tuple[int, ...], Any]]:
+    """Name, shape and type of every array of `Buffers`; worker processes share the same layout."""
+    n = num_envs
+    layout: dict[str, tuple[tuple[int, ...], Any]] = {
+        "obs": ((n, *spec.observation.shape), spec.observation.dtype),
+        "action": ((n, *spec.action.shape), spec.action.dtype),
+        "reward": ((n,), np.float32),
+        "terminated": ((n,), np.bool_),
+        "truncated": ((n,), np.bool_),
+        "room": ((n,), np.int32),
+        "lives": ((n,), np.int32),
+    }
+    if spec.time_limits:
+        layout["final_obs"] = layout["obs"]
+    return layout
+
+
+class Cell(ABC):
+    """One environment. It writes its results to row `i` of shared arrays and resets itself when an episode ends."""
+
+    spec: EnvSpec
+
+    @abstractmethod
+    def reset(self, out: Arrays, i: int) -> None:
+        """Start an episode; write obs, room and lives."""
+
+    @abstractmethod
+    def step(self, out: Arrays, i: int) -> None:
+        """Take `out["action"][i]`; write all the other arrays."""
+
+    @abstractmethod
+    def save(self) -> bytes:
+        """The whole state as plain bytes."""
+
+    @abstractmethod
+    def load(self, data: bytes, out: Arrays, i: int) -> None:
+        """Go on from what `save` gave; row `i` already holds the arrays of that moment."""
+
+    def close(self) -> None:
+        """Free what the environment holds."""
+
+
+def check_finite(out: Arrays, rows: slice, steps: np.ndarray) -> str | None:
+    """A message that names the first environment whose reward or observation is not finite, or None."""
+    for name in ("reward", "obs"):
+        values = out[name][rows]
+        if values.dtype == np.uint8 or np.isfinite(values).all():
+            continue
+        bad = ~np.isfinite(values).reshape(len(values), -1).all(axis=1)
+        i = rows.start + int(np.flatnonzero(bad)[0])
+        word = "reward" if name == "reward" else "observation"
+        return f"environment {i} gave a NaN or infinite {word} at step {int(steps[i])} of its episode"
+    return None

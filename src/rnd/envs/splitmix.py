@@ -1,0 +1,37 @@
+"""SplitMix64: the per-environment generator of every Atari backend.
+
+One 64-bit word of state, so that a C++ core and ale-py worker processes draw the same numbers and
+saving a generator is saving an integer.
+"""
+
+from __future__ import annotations
+
+_MASK = (1 << 64) - 1
+
+
+def mix(state: int) -> int:
+    """The output function: a 64-bit hash of a 64-bit word."""
+    z = state
+    z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
+    z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & _MASK
+    return z ^ (z >> 31)
+
+
+class SplitMix64:
+    """A generator whose whole state is the integer `state`."""
+
+    def __init__(self, state: int):
+        self.state = state & _MASK
+
+    def next(self) -> int:
+        self.state = (self.state + 0x9E3779B97F4A7C15) & _MASK
+        return mix(self.state)
+
+    def uniform(self) -> float:
+        """A float64 in [0, 1)."""
+        return (self.next() >> 11) * 2.0**-53
+
+
+def environment_seed(seed: int, env: int) -> int:
+    """Seed of environment `env` of a run: far apart for neighbouring runs and environments."""
+    return mix((mix(seed & _MASK) + env * 0x9E3779B97F4A7C15) & _MASK)

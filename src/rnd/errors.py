@@ -1,0 +1,23 @@
+"""Errors that are meant for people: one line that says what is wrong and what to do."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class UserError(Exception):
+    """Wrong input. The command line prints it as one line and leaves with exit code 2."""
+
+
+class RunError(Exception):
+    """A run that cannot go on (a bad environment, a full disk). One line, exit code 1."""
+
+
+def nearest(word: str, choices: Iterable[str], count: int = 3) -> str:
+    """Name the choices that look most like `word`, as the end of an error message."""
+    names = sorted(set(choices))
+    lowered = {name.lower(): name for name in names}
+    close = difflib.get_close_matches(word.lower(), lowered, n=count, cutoff=0.5)
+    found = [lowered[name] for name in close] or names[:count]
+    return "nearest: " + ", ".join(found) if found else "no choices are known"

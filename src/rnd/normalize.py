@@ -1,0 +1,120 @@
+"""Running statistics: observation whitening and intrinsic return scaling (section 2.4).
+
+Legend: T steps, N environments, B samples.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+START_COUNT = 1e-4
+SMALLEST_VARIANCE = 1e-12
+CHUNK = 2048
+"""Samples converted to float64 at a time, so that a rollout of frames is never held eight-fold."""
+
+
+class RunningMoments(nn.Module):
+    """Mean and variance of a stream, float64, merged batch by batch (Chan et al., parallel variance)."""
+
+    mean: Tensor
+    var: Tensor
+    count: Tensor
+
+    def __init__(self, shape: tuple[int, ...] = ()):
+        super().__init__()
+        self.register_buffer("mean", torch.zeros(shape, dtype=torch.float64))
+        self.register_buffer("var", torch.ones(shape, dtype=torch.float64))
+        self.register_buffer("count", torch.tensor(START_COUNT, dtype=torch.float64))
+
+    @torch.no_grad()
+    def update(self, batch: Tensor) -> None:
+        """Take in samples [B, *shape]."""
+        mean, var, count = batch_moments(batch)
+        self.merge(mean, var, count)
+
+    @torch.no_grad()
+    def merge(self, mean: Tensor, var: Tensor, count: float) -> None:
+        """Take in a batch that is already summed up."""
+        new_mean, new_var, new_count = merge_moments((self.mean, self.var, self.count), (mean, var, count))
+        self.mean.copy_(new_mean)
+        self.var.copy_(new_var)
+        self.count.fill_(new_count)
+
+    @property
+    def std(self) -> Tensor:
+        return self.var.clamp_min(SMALLEST_VARIANCE).sqrt()
+
+
+Moments = tuple[Tensor, Tensor, Tensor | float]
+
+
+def batch_moments(batch: Tensor) -> tuple[Tensor, Tensor, float]:
+    """Mean, biased variance and count over the first axis, in float64."""
+    total: Moments | None = None
+    for chunk in batch.split(CHUNK):
+        var, mean = torch.var_mean(chunk.double(), dim=0, correction=0)
+        part: Moments = (mean, var, float(len(chunk)))
+        total = part if total is None else merge_moments(total, part)
+    assert total is not None, "no samples"
+    return total[0], total[1], float(total[2])
+
+
+def merge_moments(a: Moments, b: Moments) -> Moments:
+    """Moments of the union of two samples."""
+    mean_a, var_a, count_a = a
+    mean_b, var_b, count_b = b
+    count = count_a + count_b
+    delta = mean_b - mean_a
+    mean = mean_a + delta * (count_b / count)
+    var = (var_a * count_a + var_b * count_b + delta.square() * (count_a * count_b / count)) / count
+    return mean, var, count
+
+
+class Whitener(nn.Module):
+    """clip((x - mean) / std, -clip, clip), per pixel or per component."""
+
+    def __init__(self, shape: tuple[int, ...], clip: float):
+        super().__init__()
+        self.moments = RunningMoments(shape)
+        self.clip = clip
+
+    def update(self, obs: Tensor) -> None:
+        """Take in observations [..., *shape]."""
+        self.moments.update(obs.reshape(-1, *self.moments.mean.shape))
+
+    def forward(self, obs: Tensor) -> Tensor:
+        mean, std = self.moments.mean.float(), self.moments.std.float()
+        return ((obs.float() - mean) / std).clamp(-self.clip, self.clip)
+
+
+class ReturnScaler(nn.Module):
+    """Divides intrinsic rewards by the running deviation of their discounted sum.
+
+    The sum runs forward in time, R_t = gamma R_{t-1} + i_t, for every environment, from one rollout into the next, and
+    is never reset at an episode's end. No mean is subtracted.
+    """
+
+    carry_N: Tensor
+
+    def __init__(self, num_envs: int, gamma: float):
+        super().__init__()
+        self.gamma = gamma
+        self.moments = RunningMoments()
+        self.register_buffer("carry_N", torch.zeros(num_envs, dtype=torch.float64))
+
+    @torch.no_grad()
+    def forward(self, rewards_TN: Tensor) -> Tensor:
+        """Update the statistics with one rollout of raw bonuses, and scale them."""
+        sums_TN = discounted_sums(rewards_TN.double(), self.carry_N, self.gamma)
+        self.carry_N.copy_(sums_TN[-1])
+        self.moments.update(sums_TN.reshape(-1))
+        return (rewards_TN / self.moments.std).float()
+
+
+def discounted_sums(rewards_TN: Tensor, carry_N: Tensor, gamma: float) -> Tensor:
+    """R_t = gamma R_{t-1} + r_t forward in time, as one product with a lower triangular matrix."""
+    steps = torch.arange(len(rewards_TN), device=rewards_TN.device, dtype=rewards_TN.dtype)
+    lag_TT = steps[:, None] - steps[None, :]
+    weight_TT = torch.where(lag_TT >= 0, gamma ** lag_TT.clamp_min(0), 0.0)
+    return weight_TT @ rewards_TN + gamma ** (steps[:, None] + 1) * carry_N

@@ -1,0 +1,47 @@
+"""Which config a game starts from: the paper's for Atari, small ones elsewhere.
+
+A preset is only a starting point: every field can be set on the command line.
+"""
+
+from __future__ import annotations
+
+from rnd.config import BonusConfig, Config, EnvConfig
+
+DEFAULT_JOB = "MiniGrid-MultiRoom-N4-S5-v1"
+
+ATARI_GAMES = {
+    "montezuma": "ALE/MontezumaRevenge-v5",
+    "gravitar": "ALE/Gravitar-v5",
+    "pitfall": "ALE/Pitfall-v5",
+    "private-eye": "ALE/PrivateEye-v5",
+    "solaris": "ALE/Solaris-v5",
+    "venture": "ALE/Venture-v5",
+    "freeway": "ALE/Freeway-v5",
+}
+"""The six games of the paper, and the seventh hard-exploration game that it names."""
+
+
+def preset(game: str) -> Config:
+    """The config from which `rnd train GAME` starts."""
+    env_id = ATARI_GAMES.get(game, game)
+    return atari(env_id) if env_id.startswith("ALE/") else small(env_id)
+
+
+def atari(env_id: str) -> Config:
+    """The paper's run: every default of `Config`."""
+    return Config(env=EnvConfig(id=env_id))
+
+
+def small(env_id: str) -> Config:
+    """A run of minutes on two cores, for vector observations. Sparse-reward tasks are what it is tuned on."""
+    return Config(
+        env=EnvConfig(id=env_id, num_envs=32, frame_skip=1, sticky=0.0),
+        bonus_options=BonusConfig(features=64, hidden=128, keep=1.0, random_steps=128),
+        policy="mlp",
+        frames=600_000,
+        lr=3e-4,
+        entropy_coef=0.01,
+        gamma_ext=0.99,
+        clip_reward=False,
+        bootstrap_truncated=True,
+    )

@@ -1,0 +1,153 @@
+"""One row an iteration: `metrics.csv` holds what is the same for the same seed, `timing.csv` what the clock says.
+
+Writers never stop a run: a full disk is reported once and training goes on.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import warnings
+from pathlib import Path
+from typing import Any, Protocol
+
+Row = dict[str, float | int | None]
+
+
+class Writer(Protocol):
+    """Takes rows."""
+
+    def write(self, row: Row, timing: Row) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class CsvFile:
+    """A CSV file with a fixed header, flushed after every row so that a killed run loses none."""
+
+    def __init__(self, path: Path):
+        self.path = path
+        self.columns: list[str] | None = None
+        if path.exists() and path.stat().st_size:
+            with path.open(newline="") as file:
+                self.columns = next(csv.reader(file))
+        self._file: io.TextIOBase = path.open("a", newline="")
+
+    def write(self, row: Row) -> None:
+        if self.columns is None:
+            self.columns = list(row)
+            self._line(self.columns)
+        self._line([_text(row.get(name)) for name in self.columns])
+        self._file.flush()
+
+    def size(self) -> int:
+        """Bytes on disk: a checkpoint remembers it."""
+        self._file.flush()
+        return self.path.stat().st_size
+
+    def close(self) -> None:
+        self._file.close()
+
+    def _line(self, values: list[str]) -> None:
+        text = io.StringIO()
+        csv.writer(text, lineterminator="\n").writerow(values)
+        self._file.write(text.getvalue())
+
+
+class CsvWriter:
+    """`metrics.csv` and `timing.csv` of a run folder."""
+
+    def __init__(self, folder: Path):
+        self.metrics = CsvFile(folder / "metrics.csv")
+        self.timing = CsvFile(folder / "timing.csv")
+
+    def write(self, row: Row, timing: Row) -> None:
+        self.metrics.write(row)
+        self.timing.write({"iteration": row["iteration"], **timing})
+
+    def close(self) -> None:
+        self.metrics.close()
+        self.timing.close()
+
+
+class TensorBoardWriter:
+    """The same numbers as TensorBoard scalars against frames."""
+
+    def __init__(self, folder: Path, purge_step: int | None = None):
+        from torch.utils.tensorboard import SummaryWriter
+
+        self._writer: Any = SummaryWriter(str(folder / "tensorboard"), purge_step=purge_step)
+
+    def write(self, row: Row, timing: Row) -> None:
+        step = row["frames"]
+        for group, values in (("train", row), ("speed", timing)):
+            for name, value in values.items():
+                if value is not None and name != "frames":
+                    self._writer.add_scalar(f"{group}/{name}", value, step)
+
+    def close(self) -> None:
+        self._writer.close()
+
+
+class WandbWriter:
+    """Weights & Biases, where the user has installed it."""
+
+    def __init__(self, folder: Path, name: str, config: dict[str, Any]):
+        from rnd.errors import UserError
+
+        try:
+            import wandb
+        except ImportError as error:
+            raise UserError("--wandb needs Weights & Biases: pip install wandb") from error
+        self._run: Any = wandb.init(project="rnd", name=name, dir=str(folder), config=config, resume="allow", id=name)
+
+    def write(self, row: Row, timing: Row) -> None:
+        values = {k: v for k, v in {**row, **timing}.items() if v is not None}
+        self._run.log(values, step=row["frames"])
+
+    def close(self) -> None:
+        self._run.finish()
+
+
+class Writers:
+    """All writers of a run. One that fails is reported once; the others and the run go on."""
+
+    def __init__(self, writers: list[Writer]):
+        self.writers = writers
+        self._failed: set[int] = set()
+
+    def write(self, row: Row, timing: Row) -> None:
+        for writer in self.writers:
+            try:
+                writer.write(row, timing)
+            except OSError as error:
+                if id(writer) not in self._failed:
+                    self._failed.add(id(writer))
+                    message = f"{type(writer).__name__} cannot write ({error}); training goes on without these rows"
+                    warnings.warn(message, RuntimeWarning, stacklevel=2)
+
+    def close(self) -> None:
+        for writer in self.writers:
+            try:
+                writer.close()
+            except OSError as error:
+                warnings.warn(f"{type(writer).__name__} could not be closed: {error}", RuntimeWarning, stacklevel=2)
+
+
+def _text(value: float | int | None) -> str:
+    if value is None:
+        return ""
+    return str(value) if isinstance(value, int) else repr(float(value))
+
+
+def read_csv(path: Path) -> dict[str, list[float]]:
+    """Columns of a metrics file; empty cells are NaN. A half-written last line is left out."""
+    if not path.exists():
+        return {}
+    with path.open(newline="") as file:
+        lines = file.read().split("\n")[:-1]
+    rows = list(csv.reader(lines))
+    if not rows:
+        return {}
+    header, body = rows[0], [row for row in rows[1:] if len(row) == len(rows[0])]
+    return {name: [float(row[i]) if row[i] else float("nan") for row in body] for i, name in enumerate(header)}

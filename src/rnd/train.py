@@ -1,0 +1,142 @@
+"""The loop: collect, score, returns, observe, update. Algorithm 1 of the paper, on one screen.
+
+Legend: T steps, N environments.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from rnd import bonus as bonuses
+from rnd.config import Config
+from rnd.envs.interface import VectorEnv
+from rnd.errors import UserError
+from rnd.networks import Policy
+from rnd.normalize import ReturnScaler
+from rnd.ppo import Learner
+from rnd.record.episodes import EpisodeStats
+from rnd.record.metrics import Row
+from rnd.returns import combine
+from rnd.rollout import Collector, random_actions
+from rnd.transitions import Transitions
+
+SCORED_AT_ONCE = 4096
+"""Transitions whose bonus is computed together: bounds the memory of the networks' activations."""
+
+
+class Trainer:
+    """All that has state in a run, in the order in which data flows."""
+
+    def __init__(self, config: Config, env: VectorEnv):
+        self.config, self.env, self.device = config, env, resolve_device(config)
+        seed_everything(config)
+        spec = env.spec
+        check_policy(config, env)
+        self.policy = Policy(config.policy, spec.observation, spec.action, config.policy_width).to(self.device)
+        self.bonus = bonuses.make(config.bonus, spec.observation, spec.action, config.bonus_options).to(self.device)
+        self.scaler = ReturnScaler(config.env.num_envs, config.gamma_int).to(self.device)
+        self.generator = torch.Generator(self.device).manual_seed(config.seed)
+        self.random = np.random.default_rng(config.seed)
+        self.collector = Collector(config, env, self.policy, self.device, self.generator)
+        self.learner = Learner(config, spec.action, self.policy, self.bonus, self.generator)
+        self.episodes = EpisodeStats(spec.success_return)
+        self.iteration = 0
+
+    @property
+    def frames(self) -> int:
+        return self.iteration * self.config.frames_per_rollout
+
+    def train(self) -> Iterator[Row]:
+        """Algorithm 1 of the paper; one row of metrics an iteration."""
+        while self.iteration < self.config.iterations:
+            # sample a_t ~ policy, and s_{t+1}, e_t from the environments
+            rollout = self.collector.collect()
+            moves = rollout.transitions
+            # intrinsic reward of s_{t+1}, with the statistics as they were; then normalise it
+            bonus_TN = in_chunks(self.bonus.score, moves)
+            intrinsic_TN = self.scaler(bonus_TN)
+            # returns and advantages of both streams, combined
+            values = rollout.values_ext_TpN, rollout.values_int_TpN
+            targets = combine(self.config, rollout.rewards_ext_TN, intrinsic_TN, *values, rollout.done_TN)
+            # update the observation statistics, then optimise policy and predictor with the new ones
+            self.bonus.observe(moves.next_obs)
+            losses = self.learner.update(rollout, targets, in_chunks(self.bonus.targets, moves))
+
+            self.iteration += 1
+            self.episodes.update(rollout.episodes, rollout.rooms_entered, self.frames)
+            yield self.row(bonus_TN, intrinsic_TN, losses)
+
+    def random_start(self) -> Iterator[int]:
+        """Start the observation statistics with a random agent; yields the steps done in every environment."""
+        chunk, total = self.config.rollout_steps, random_steps(self.config)
+        if not self.bonus.random_start or total == 0:
+            return
+        self.env.reset()
+        seen: list[Tensor] = []
+        for step in range(1, total + 1):
+            seen.append(self.env.step(random_actions(self.env, self.random)).obs.clone())
+            if step % chunk == 0 or step == total:
+                for obs in torch.stack(seen).split(max(1, SCORED_AT_ONCE // self.env.num_envs)):
+                    self.bonus.observe(obs.to(self.device))
+                seen.clear()
+                yield step
+
+    def row(self, bonus_TN: Tensor, intrinsic_TN: Tensor, losses: dict[str, float]) -> Row:
+        """What is recorded of an iteration: the same for the same seed."""
+        return {
+            "iteration": self.iteration,
+            "frames": self.frames,
+            "updates": self.iteration * self.config.epochs * self.config.minibatches,
+            **self.episodes.summary(),
+            "bonus_raw": float(bonus_TN.mean()),
+            "bonus_max": float(bonus_TN.max()),
+            "bonus_scaled": float(intrinsic_TN.mean()),
+            "bonus_scale": float(self.scaler.moments.std),
+            **losses,
+        }
+
+
+def in_chunks(function: Callable[[Transitions], Tensor], moves: Transitions) -> Tensor:
+    """`function` over a rollout, a few steps at a time."""
+    steps, envs = moves.actions.shape[:2]
+    size = max(1, SCORED_AT_ONCE // envs)
+    return torch.cat([function(moves.steps(t, min(t + size, steps))) for t in range(0, steps, size)])
+
+
+def random_steps(config: Config) -> int:
+    """Steps of the random agent in every environment: at most a tenth of the run."""
+    return min(config.bonus_options.random_steps, config.iterations * config.rollout_steps // 10)
+
+
+def seed_everything(config: Config) -> None:
+    random.seed(config.seed)
+    np.random.seed(config.seed % 2**32)
+    torch.manual_seed(config.seed)
+    if config.threads:
+        torch.set_num_threads(config.threads)
+
+
+def resolve_device(config: Config) -> torch.device:
+    """CUDA where it is found, else the CPU."""
+    name = config.device
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    if name.startswith("cuda") and not torch.cuda.is_available():
+        raise UserError(f"--device {name}: PyTorch finds no CUDA device here; nearest: --device cpu")
+    if name.startswith("cuda"):
+        torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = config.precision != "float32"
+    return torch.device(name)
+
+
+def check_policy(config: Config, env: VectorEnv) -> None:
+    """A policy must be able to read what the environment shows."""
+    kind = env.spec.observation.kind
+    if kind == "image" and config.policy == "mlp":
+        raise UserError(f"{config.env.id} shows images, which --policy mlp cannot read; nearest: --policy cnn")
+    if kind == "vector" and config.policy == "cnn":
+        raise UserError(f"{config.env.id} shows vectors, which --policy cnn cannot read; nearest: --policy mlp")

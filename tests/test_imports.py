@@ -16,6 +16,7 @@ ROOMS = [
     "normalize",
     "transitions",
     "networks",
+    "fast",
     "bonus",
     "rollout",
     "returns",

@@ -9,6 +9,7 @@ Nothing in it waits for the host, so on CUDA it is captured once as a graph and 
 
 from __future__ import annotations
 
+import copy
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -21,6 +22,7 @@ from rnd.config import Config
 from rnd.envs.interface import Episode, Step, VectorEnv
 from rnd.fast import Replay
 from rnd.networks import STACK, Policy
+from rnd.stopwatch import Stopwatch
 from rnd.transitions import Transitions
 
 
@@ -42,6 +44,17 @@ class Rollout:
     episodes: list[Episode] = field(default_factory=list)
     rooms_entered: list[int] = field(default_factory=list)
 
+    def clone(self) -> Rollout:
+        """A copy that the collector does not overwrite."""
+        moves = self.transitions
+        frames, age, actions = moves.frames.clone(), moves.age.clone(), moves.actions.clone()
+        twin = copy.copy(self)
+        twin.transitions = Transitions(frames, age, actions, moves.stack)
+        for name, value in vars(self).items():
+            if isinstance(value, Tensor):
+                setattr(twin, name, value.clone())
+        return twin
+
 
 class Collector:
     """Steps the environments with the policy, and keeps what must live from one rollout to the next."""
@@ -49,6 +62,7 @@ class Collector:
     def __init__(self, config: Config, env: VectorEnv, policy: Policy, device: torch.device, generator: Generator):
         self.config, self.env, self.policy = config, env, policy
         self.device, self.generator = device, generator
+        self.clock = Stopwatch("emulation", "inference")
         steps, envs = config.rollout_steps, config.env.num_envs
         observation, action = env.spec.observation, env.spec.action
         self.stack = STACK if observation.kind == "image" else 1
@@ -150,15 +164,19 @@ class Collector:
 
     def _act(self, g: int) -> None:
         rows = self.env.groups[g]
-        self._think[g]()
-        self.actions_host[rows].copy_(self.actions_now[rows], non_blocking=True)
-        if self.device.type == "cuda":
-            torch.cuda.current_stream().synchronize()
-        self.env.send(g, self.actions_host[rows])
+        with self.clock("inference"):
+            self._think[g]()
+            self.actions_host[rows].copy_(self.actions_now[rows], non_blocking=True)
+            if self.device.type == "cuda":
+                torch.cuda.current_stream().synchronize()
+        with self.clock("emulation"):
+            self.env.send(g, self.actions_host[rows])
 
     def _receive(self, t: int, g: int) -> Step:
         """Take the result of step t: observation t + 1."""
-        rows, step = self.env.groups[g], self.env.recv(g)
+        rows = self.env.groups[g]
+        with self.clock("emulation"):
+            step = self.env.recv(g)
         if self.config.bootstrap_truncated and bool(step.info.truncated.any()):
             self._bootstrap(t, rows, step)
         self.reward_host[t, rows], self.done_host[t, rows] = step.reward, step.done
@@ -178,8 +196,9 @@ class Collector:
     def _value_the_end(self) -> None:
         """Values of the observation after the last step; the next rollout thinks about it again."""
         kept = [x.clone() for x in (self.stacks, self.age_now, self.hidden)]
-        for think in self._think:
-            think()
+        with self.clock("inference"):
+            for think in self._think:
+                think()
         for x, before in zip((self.stacks, self.age_now, self.hidden), kept, strict=True):
             x.copy_(before)
 

@@ -9,9 +9,9 @@ Nothing in it waits for the host, so on CUDA it is captured once as a graph and 
 
 from __future__ import annotations
 
-import copy
 from dataclasses import dataclass, field
 from functools import partial
+from typing import Any
 
 import numpy as np
 import torch
@@ -46,14 +46,28 @@ class Rollout:
 
     def clone(self) -> Rollout:
         """A copy that the collector does not overwrite."""
+        return Rollout.from_state(self.state_dict(), self.logp_TN.device)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Tensors (copied) and plain data."""
         moves = self.transitions
-        frames, age, actions = moves.frames.clone(), moves.age.clone(), moves.actions.clone()
-        twin = copy.copy(self)
-        twin.transitions = Transitions(frames, age, actions, moves.stack)
-        for name, value in vars(self).items():
-            if isinstance(value, Tensor):
-                setattr(twin, name, value.clone())
-        return twin
+        return {
+            "moves": {"frames": moves.frames.clone(), "age": moves.age.clone(), "actions": moves.actions.clone()},
+            "stack": moves.stack,
+            "tensors": {name: value.clone() for name, value in vars(self).items() if isinstance(value, Tensor)},
+            "episodes": [[e.env, e.episode_return, e.length, sorted(e.rooms)] for e in self.episodes],
+            "rooms_entered": list(self.rooms_entered),
+        }
+
+    @staticmethod
+    def from_state(state: dict[str, Any], device: torch.device) -> Rollout:
+        moves = {name: value.to(device) for name, value in state["moves"].items()}
+        return Rollout(
+            transitions=Transitions(**moves, stack=state["stack"]),
+            **{name: value.to(device) for name, value in state["tensors"].items()},
+            episodes=[Episode(env, ret, length, frozenset(rooms)) for env, ret, length, rooms in state["episodes"]],
+            rooms_entered=state["rooms_entered"],
+        )
 
 
 class Collector:

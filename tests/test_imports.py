@@ -26,6 +26,7 @@ ROOMS = [
     "record",
     "train",
     "run",
+    "bench",
     "report",
     "paper",
     "integrations",

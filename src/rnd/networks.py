@@ -55,7 +55,7 @@ class PatchConv(nn.Conv2d):
 
 
 def conv(inputs: int, outputs: int, kernel: int, stride: int) -> nn.Conv2d:
-    kind = PatchConv if kernel == 2 * stride and stride == 4 else nn.Conv2d
+    kind = PatchConv if kernel == 2 * stride else nn.Conv2d
     layer: nn.Conv2d = orthogonal(kind(inputs, outputs, kernel, stride), ROOT2)
     return layer
 

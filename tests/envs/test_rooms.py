@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 
 from rnd.envs.ale_cell import AleCell
@@ -70,7 +72,7 @@ def test_the_rooms_of_pitfall():
         if room != rooms[-1]:
             rooms.append(room)
     assert rooms[0] == 0xC4 and len(rooms) == 5
-    for room, left in zip(rooms, rooms[1:], strict=False):
+    for room, left in itertools.pairwise(rooms):
         assert left == room >> 1 | ((room >> 4 ^ room >> 5 ^ room >> 6 ^ room) & 1) << 7
 
 

@@ -2,9 +2,9 @@
 
 All contenders live at the same time and are measured in turns, a fraction of a second each. They get the same game,
 number of environments, cores and kind of actions (uniformly random, drawn beforehand); no policy is evaluated. Ours
-step in their groups, as the trainer drives them. AtariVectorEnv gets the same preprocessing (4 frames a step, maximum of
-two, grey, 84x84, no stacking, no no-ops, no FIRE, no clipping, sticky 0.25, 18,000 frames an episode, reset in the same
-step) and steps all environments with one call. A frame is a raw frame: four an agent step.
+step in their groups, as the trainer drives them. AtariVectorEnv gets the same preprocessing (4 frames a step, maximum
+of two, grey, 84x84, no stacking, no no-ops, no FIRE, no clipping, sticky 0.25, 18,000 frames an episode, reset in the
+same step) and steps all environments with one call. A frame is a raw frame: four an agent step.
 """
 
 from __future__ import annotations
@@ -133,7 +133,8 @@ def measure(options: Options, game: str, num_envs: int) -> list[Result]:
 def our_envs(options: Options, game: str, num_envs: int, threads: int) -> dict[str, VectorEnv]:
     config = preset(game)
     config = dataclasses.replace(config, env=dataclasses.replace(config.env, num_envs=num_envs))
-    problem, found = why_not(config), {}
+    problem = why_not(config)
+    found: dict[str, VectorEnv] = {}
     if options.backend != "ale" and problem is None:
         found["native core"] = NativeEnvs(config, threads)
     elif options.backend == "native":

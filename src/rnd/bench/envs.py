@@ -20,7 +20,6 @@ from typing import Any, Literal
 
 import numpy as np
 from rich.console import Console
-from rich.table import Table
 
 from rnd.envs.cells import rom_of
 from rnd.envs.interface import VectorEnv
@@ -83,7 +82,7 @@ def run(options: Options, console: Console) -> int:
         threads = options.workers or cores()
         print(json.dumps({"threads": threads, "results": [dataclasses.asdict(r) for r in results]}, indent=2))
     else:
-        console.print(table(results))
+        console.print(describe(results), highlight=False, soft_wrap=True)
     return 0
 
 
@@ -207,9 +206,11 @@ def take_turns(players: dict[str, Callable[[float], float]], options: Options) -
     return speeds
 
 
-def table(results: list[Result]) -> Table:
-    shown = Table("game", "environments", "contender", "frames/s", f"x {RIVAL}", "backend", box=None)
-    for r in results:
-        speed = f"{r.frames_per_second:,.0f}"
-        shown.add_row(r.game, str(r.num_envs), r.contender, speed, f"{r.ratio:.3f}", r.backend)
-    return shown
+def describe(results: list[Result]) -> str:
+    """One line a contender."""
+    return "\n".join(
+        f"{r.game}, {r.num_envs} environments: {r.contender} {r.frames_per_second:,.0f} frames/s"
+        + (f", {r.ratio:.3f} x {RIVAL}" if r.contender != RIVAL else "")
+        + f" ({r.backend})"
+        for r in results
+    )

@@ -26,10 +26,10 @@ ROOMS = [
     "record",
     "train",
     "run",
+    "bench",
     "report",
     "paper",
     "integrations",
-    "bench",
     "cli",
     "commands",
 ]

@@ -25,7 +25,7 @@ from rnd.record import generators
 from rnd.record.episodes import EpisodeStats
 from rnd.record.metrics import Row
 from rnd.returns import combine
-from rnd.rollout import Collector, random_actions
+from rnd.rollout import Collector, Rollout, random_actions
 from rnd.stopwatch import Stopwatch
 from rnd.transitions import Transitions
 
@@ -64,21 +64,31 @@ class Trainer:
         while self.iteration < self.config.iterations:
             # sample a_t ~ policy, and s_{t+1}, e_t from the environments
             rollout = self.collector.collect()
-            moves = rollout.transitions
             with self.clock("learning"):
-                # intrinsic reward of s_{t+1}, with the statistics as they were; then normalise it
-                bonus_TN = in_chunks(self.bonus.score, moves)
-                intrinsic_TN = self.scaler(bonus_TN)
-                # returns and advantages of both streams, combined
-                values = rollout.values_ext_TpN, rollout.values_int_TpN
-                targets = combine(self.config, rollout.rewards_ext_TN, intrinsic_TN, *values, rollout.done_TN)
-                # update the observation statistics, then optimise policy and predictor with the new ones
-                self.bonus.observe(moves.next_obs)
-                losses = self.learner.update(rollout, targets, in_chunks(self.bonus.targets, moves))
-
+                learned = self.learn(rollout)
             self.iteration += 1
             self.episodes.update(rollout.episodes, rollout.rooms_entered, self.frames)
-            yield self.row(bonus_TN, intrinsic_TN, losses)
+            yield self.row(learned)
+
+    def learn(self, rollout: Rollout) -> dict[str, float]:
+        """Everything of an iteration but acting."""
+        moves = rollout.transitions
+        # intrinsic reward of s_{t+1}, with the statistics as they were; then normalise it
+        bonus_TN = in_chunks(self.bonus.score, moves)
+        intrinsic_TN = self.scaler(bonus_TN)
+        # returns and advantages of both streams, combined
+        values = rollout.values_ext_TpN, rollout.values_int_TpN
+        targets = combine(self.config, rollout.rewards_ext_TN, intrinsic_TN, *values, rollout.done_TN)
+        # update the observation statistics, then optimise policy and predictor with the new ones
+        self.bonus.observe(moves.next_obs)
+        losses = self.learner.update(rollout, targets, in_chunks(self.bonus.targets, moves))
+        return {
+            "bonus_raw": float(bonus_TN.mean()),
+            "bonus_max": float(bonus_TN.max()),
+            "bonus_scaled": float(intrinsic_TN.mean()),
+            "bonus_scale": float(self.scaler.moments.std),
+            **losses,
+        }
 
     def random_start(self) -> Iterator[int]:
         """Start the observation statistics with a random agent; yields the steps done in every environment."""
@@ -125,18 +135,14 @@ class Trainer:
     def modules(self) -> dict[str, nn.Module]:
         return {"policy": self.policy, "bonus": self.bonus, "scaler": self.scaler}
 
-    def row(self, bonus_TN: Tensor, intrinsic_TN: Tensor, losses: dict[str, float]) -> Row:
+    def row(self, learned: dict[str, float]) -> Row:
         """What is recorded of an iteration: the same for the same seed."""
         return {
             "iteration": self.iteration,
             "frames": self.frames,
             "updates": self.iteration * self.config.epochs * self.config.minibatches,
             **self.episodes.summary(),
-            "bonus_raw": float(bonus_TN.mean()),
-            "bonus_max": float(bonus_TN.max()),
-            "bonus_scaled": float(intrinsic_TN.mean()),
-            "bonus_scale": float(self.scaler.moments.std),
-            **losses,
+            **learned,
         }
 
 
@@ -169,6 +175,7 @@ def resolve_device(config: Config) -> torch.device:
         raise UserError(f"--device {name}: PyTorch finds no CUDA device here; nearest: --device cpu")
     if name.startswith("cuda"):
         torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = config.precision != "float32"
+        torch.backends.cudnn.benchmark = config.fast  # shapes never change: let it look for the best kernels once
     return torch.device(name)
 
 

@@ -1,1 +1,1 @@
-"""Measurements: ratios against others' code, taken side by side in one run, so that a busy machine hurts both."""
+"""Speed beside its limits, measured in one run: environments, learner, and both together."""

@@ -16,6 +16,7 @@ ROOMS = [
     "normalize",
     "transitions",
     "networks",
+    "memory",
     "bonus",
     "rollout",
     "returns",

@@ -105,7 +105,8 @@ def _write(space: Any, obs: Any, out: np.ndarray, at: int) -> int:
         out[at + int(obs) - int(space.start)] = 1
         return end
     if kind == "MultiDiscrete":
-        for n, value in zip(space.nvec.reshape(-1), np.asarray(obs).reshape(-1), strict=True):
+        values = (np.asarray(obs) - getattr(space, "start", 0)).reshape(-1)
+        for n, value in zip(space.nvec.reshape(-1), values, strict=True):
             out[at : at + n] = 0
             out[at + int(value)] = 1
             at += int(n)

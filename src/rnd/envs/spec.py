@@ -109,12 +109,13 @@ class Cell(ABC):
 
 def check_finite(out: Arrays, rows: slice, steps: np.ndarray) -> str | None:
     """A message that names the first environment whose reward or observation is not finite, or None."""
-    for name in ("reward", "obs"):
-        values = out[name][rows]
-        if values.dtype == np.uint8 or np.isfinite(values).all():
+    everywhere = np.ones(rows.stop - rows.start, bool)
+    for name, used in (("reward", everywhere), ("obs", everywhere), ("final_obs", out["truncated"][rows])):
+        if name not in out or out[name].dtype == np.uint8:
             continue
-        bad = ~np.isfinite(values).reshape(len(values), -1).all(axis=1)
-        i = rows.start + int(np.flatnonzero(bad)[0])
-        word = "reward" if name == "reward" else "observation"
-        return f"environment {i} gave a NaN or infinite {word} at step {int(steps[i])} of its episode"
+        bad = used & ~np.isfinite(out[name][rows]).reshape(len(used), -1).all(axis=1)
+        if bad.any():
+            i = rows.start + int(np.flatnonzero(bad)[0])
+            word = "reward" if name == "reward" else "observation"
+            return f"environment {i} gave a NaN or infinite {word} at step {int(steps[i])} of its episode"
     return None

@@ -1,0 +1,126 @@
+"""From an environment's name to one environment. Worker processes import this: no torch."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import os
+import sys
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from rnd.config import Config
+from rnd.envs import own
+from rnd.envs.spec import Cell
+from rnd.envs.splitmix import environment_seed
+from rnd.errors import UserError, nearest
+from rnd.presets import ATARI_GAMES
+
+os.environ.setdefault("PYGAME_HIDE_SUPPORT_PROMPT", "1")
+
+
+def make_cell(config: Config, i: int) -> Cell:
+    """Environment number `i` of a run."""
+    env, seed = config.env, environment_seed(config.seed, i)
+    if env.id.startswith("ALE/"):
+        from rnd.envs.ale_cell import AleCell
+
+        return AleCell(
+            rom_of(env.id),
+            env.id,
+            seed,
+            frame_skip=env.frame_skip,
+            sticky=env.sticky,
+            max_episode_frames=env.max_episode_frames,
+            time_limits=config.bootstrap_truncated,
+        )
+    from rnd.envs.gym_cell import GymCell
+
+    return GymCell(partial(call_factory, gym_factory(env.id), env.num_envs), env.id, seed)
+
+
+def rom_of(env_id: str) -> str:
+    """`ALE/MontezumaRevenge-v5` -> `montezuma_revenge`."""
+    from ale_py import roms
+
+    known: dict[str, str] = {
+        "".join(part.capitalize() for part in rom.split("_")): rom for rom in roms.get_all_rom_ids()
+    }
+    name = env_id.removeprefix("ALE/").removesuffix("-v5")
+    if name not in known:
+        choices = [*ATARI_GAMES, *(f"ALE/{game}-v5" for game in known)]
+        raise UserError(f"unknown game {env_id}; {nearest(env_id, choices)}")
+    return known[name]
+
+
+def call_factory(factory: Callable[..., Any], num_envs: int) -> Any:
+    """The factory's environment; a factory that takes `num_envs` is told how many the run steps."""
+    takes_number = "num_envs" in inspect.signature(factory).parameters
+    return factory(num_envs=num_envs) if takes_number else factory()
+
+
+def gym_factory(env_id: str) -> Callable[..., Any]:
+    """What builds an environment: a Gymnasium id, or `module:function`."""
+    if ":" in env_id:
+        return _imported(env_id)
+    return partial(_make_gym, env_id)
+
+
+def _imported(name: str) -> Callable[..., Any]:
+    module, function = name.split(":", 1)
+    if str(Path.cwd()) not in sys.path:
+        sys.path.insert(0, str(Path.cwd()))  # a module beside the run, as `python -m` would find it
+    try:
+        factory: Callable[..., Any] = getattr(importlib.import_module(module), function)
+    except (ImportError, AttributeError) as error:
+        raise UserError(f"cannot load the environment factory {name}: {error}") from error
+    return factory
+
+
+PACKAGES = {
+    "MiniGrid-": ("minigrid", "minigrid"),
+    "BabyAI-": ("minigrid", "minigrid"),
+    "MiniWorld-": ("miniworld", "miniworld"),
+    "AntMaze_": ("gymnasium_robotics", "gymnasium-robotics"),
+    "PointMaze_": ("gymnasium_robotics", "gymnasium-robotics"),
+    "Fetch": ("gymnasium_robotics", "gymnasium-robotics"),
+    "AdroitHand": ("gymnasium_robotics", "gymnasium-robotics"),
+    "FrankaKitchen-": ("gymnasium_robotics", "gymnasium-robotics"),
+    "procgen": ("procgen", "procgen"),
+    "Vizdoom": ("vizdoom.gymnasium_wrapper", "vizdoom"),
+    "highway-": ("highway_env", "highway-env"),
+}
+"""How ids begin that another package registers: its module, and what to install."""
+
+EXTRAS = {"gymnasium.envs.mujoco": "mujoco", "gymnasium.envs.box2d": "box2d", "gymnasium.envs.toy_text": "toy-text"}
+"""Gymnasium's own modules that need an extra."""
+
+
+def _make_gym(env_id: str) -> Any:
+    import gymnasium
+
+    _register(env_id)
+    if env_id not in gymnasium.registry:
+        choices = [*ATARI_GAMES, *ATARI_GAMES.values(), *own.NAMES, *gymnasium.registry]
+        raise UserError(f"unknown environment {env_id}; {nearest(env_id, choices)}")
+    try:
+        return gymnasium.make(env_id, disable_env_checker=True)
+    except (gymnasium.error.Error, ImportError) as error:
+        entry = str(gymnasium.registry[env_id].entry_point)
+        for module, extra in EXTRAS.items():
+            if entry.startswith(module) and isinstance(error, gymnasium.error.DependencyNotInstalled | ImportError):
+                raise UserError(f'{env_id} needs an extra of Gymnasium: pip install "gymnasium[{extra}]"') from error
+        raise UserError(f"{env_id} cannot be made: {error}") from error
+
+
+def _register(env_id: str) -> None:
+    """Import the package that registers an id, or say which one would."""
+    own.register()
+    for start, (module, package) in PACKAGES.items():
+        if env_id.startswith(start):
+            try:
+                importlib.import_module(module)
+            except ImportError as error:
+                raise UserError(f"{env_id} needs a package that is not installed: pip install {package}") from error

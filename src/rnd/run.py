@@ -173,7 +173,10 @@ def loop(trainer: Trainer, writers: Writers, keeper: Keeper, console: Console, s
 
 
 def rows(trainer: Trainer, keeper: Keeper, last: Row) -> Iterator[Row]:
-    """The rows of the training loop. A loss that is not finite leaves the state behind for inspection."""
+    """The rows of the training loop. A run that breaks down says how to go on.
+
+    A loss that is not finite leaves its state behind: going on from an earlier checkpoint may meet it again.
+    """
     row = last
     try:
         for row in trainer.train():
@@ -181,6 +184,8 @@ def rows(trainer: Trainer, keeper: Keeper, last: Row) -> Iterator[Row]:
     except NonFiniteLossError as error:
         path = keeper.save_failed(row)
         raise RunError(f"{error}; the state is in {path}") from error
+    except RunError as error:
+        raise RunError(f"{error}; to go on from the last checkpoint: rnd resume {keeper.folder.path}") from error
 
 
 def save_or_warn(keeper: Keeper, row: Row, console: Console) -> None:

@@ -125,8 +125,11 @@ class Rnd:
         return not self.orphans()
 
 
-FLAGS = (
-    "--env.num-envs 4 --rollout-steps 8 --policy-width 16 --bonus-options.features 16 --bonus-options.hidden 16 "
-    "--bonus-options.random-steps 1 --device cpu --out . --name run"
-).split()
+FLAGS = [
+    *("--env.num-envs", "4", "--rollout-steps", "8", "--policy-width", "16", "--device", "cpu", "--threads", "1"),
+    *("--bonus-options.features", "16", "--bonus-options.hidden", "16", "--bonus-options.random-steps", "1"),
+    *("--out", ".", "--name", "run"),
+]
 """The small run on the command line."""
+FRAMES = ENVS * ROLLOUT
+"""Of one of its iterations, where a step is a frame."""

@@ -18,6 +18,7 @@ ROOMS = [
     "networks",
     "fast",
     "stopwatch",
+    "memory",
     "bonus",
     "rollout",
     "overlap",

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from rnd import bonus as bonuses
+from rnd import memory
 from rnd.config import Config
 from rnd.envs.interface import VectorEnv
 from rnd.errors import RunError, UserError
@@ -42,6 +43,7 @@ class Trainer:
         seed_everything(config)
         spec = env.spec
         check_policy(config, env)
+        memory.check(config, spec.observation, self.device)
         policy = Policy(config.policy, spec.observation, spec.action, config.policy_width)
         bonus = bonuses.make(config.bonus, spec.observation, spec.action, config.bonus_options)
         self.policy = channels_last(policy.to(self.device), self.device)

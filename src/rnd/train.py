@@ -44,7 +44,7 @@ class Trainer:
         self.random = np.random.default_rng(config.seed)
         self.collector = Collector(config, env, self.policy, self.device, self.generator)
         self.learner = Learner(config, spec.action, self.policy, self.bonus, self.generator)
-        self.episodes = EpisodeStats(spec.success_return)
+        self.episodes = EpisodeStats(spec.success_return, spec.has_cells)
         self.iteration = 0
 
     @property
@@ -97,6 +97,7 @@ class Trainer:
             "bonus_max": float(bonus_TN.max()),
             "bonus_scaled": float(intrinsic_TN.mean()),
             "bonus_scale": float(self.scaler.moments.std),
+            "return_int": float(self.scaler.carry_N.mean() / self.scaler.moments.std),
             **losses,
         }
 

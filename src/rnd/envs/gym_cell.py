@@ -32,6 +32,7 @@ class GymCell(Cell):
         action = action_spec(self.env.action_space, env_id)
         self._first_action = int(getattr(self.env.action_space, "start", 0)) if action.kind == "discrete" else 0
         sparse = env_id.startswith("MiniGrid") or bool(getattr(self.env.unwrapped, "sparse", False))
+        grid = env_id.startswith(("MiniGrid", "BabyAI"))
         self.spec = EnvSpec(
             id=env_id,
             observation=self.encode.spec,
@@ -39,10 +40,13 @@ class GymCell(Cell):
             success_return=0.0 if sparse else None,
             backend="gymnasium",
             time_limits=True,
+            has_rooms=grid,
+            has_cells=grid,
         )
 
     def reset(self, out: Arrays, i: int) -> None:
         self.encode(self._start(), out["obs"][i])
+        self._place(out, i)
 
     def step(self, out: Arrays, i: int) -> None:
         obs, reward, terminated, truncated, _ = self._act(out["action"][i])
@@ -55,6 +59,7 @@ class GymCell(Cell):
             self.reset(out, i)
         else:
             self.encode(obs, out["obs"][i])
+            self._place(out, i)
 
     def save(self) -> bytes:
         header = {"seed": self.seed, "episode": self.episode, "steps": len(self.actions)}
@@ -79,6 +84,11 @@ class GymCell(Cell):
 
     def close(self) -> None:
         self.env.close()
+
+    def _place(self, out: Arrays, i: int) -> None:
+        if self.spec.has_cells:
+            x, y = self.env.unwrapped.agent_pos
+            out["room"][i] = int(y) * 256 + int(x)
 
     def _start(self) -> Any:
         self.actions = []

@@ -111,8 +111,8 @@ class NonFiniteLossError(RunError):
     """The loss or its gradient is NaN or infinite; no step was taken."""
 
     def __init__(self, losses: dict[str, Tensor], norm: Tensor):
-        values = ", ".join(f"{name} {float(value):g}" for name, value in losses.items())
+        values = ", ".join(f"{name} {float(value.detach()):g}" for name, value in losses.items())
         super().__init__(
-            f"the loss or its gradient is not finite (gradient norm {float(norm):g}; {values}); "
+            f"the loss or its gradient is not finite (gradient norm {float(norm.detach()):g}; {values}); "
             "no optimiser step was taken; try a smaller --lr"
         )

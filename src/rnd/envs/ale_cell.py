@@ -28,7 +28,7 @@ class AleCell(Cell):
         self, rom: str, env_id: str, seed: int, *, frame_skip: int, sticky: float, max_episode_frames: int
     ) -> None:
         self.ale = _interface(rom)
-        self.actions = [int(action) for action in self.ale.getMinimalActionSet()]
+        self.actions = [int(action.value) for action in self.ale.getMinimalActionSet()]
         self.rom, self.frame_skip, self.sticky, self.max_frames = rom, frame_skip, sticky, max_episode_frames
         self.random = SplitMix64(seed)
         self.executed = 0

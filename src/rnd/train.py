@@ -7,18 +7,20 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from rnd import bonus as bonuses
 from rnd.config import Config
 from rnd.envs.interface import VectorEnv
-from rnd.errors import UserError
+from rnd.errors import RunError, UserError
 from rnd.networks import Policy
 from rnd.normalize import ReturnScaler
 from rnd.ppo import Learner
+from rnd.record import generators
 from rnd.record.episodes import EpisodeStats
 from rnd.record.metrics import Row
 from rnd.returns import combine
@@ -85,6 +87,36 @@ class Trainer:
                     self.bonus.observe(obs.to(self.device))
                 seen.clear()
                 yield step
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything that the next iteration depends on. Nested dicts of tensors, arrays and JSON."""
+        return {
+            "iteration": self.iteration,
+            **{name: part.state_dict() for name, part in self.modules().items()},
+            "optimizer": self.learner.state_dict(),
+            "collector": self.collector.state_dict(),
+            "env": self.env.state_dict(),
+            "episodes": self.episodes.state_dict(),
+            "generators": generators.save(self.generator, self.random),
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> bool:
+        """Go on from `state`; False where the run moved to another kind of device and its draws will differ."""
+        for name, part in self.modules().items():
+            missing = part.state_dict().keys() - state.get(name, {}).keys()
+            if missing:
+                raise RunError(f"the checkpoint lacks the state of {name}: {', '.join(sorted(missing))}")
+        self.iteration = int(state["iteration"])
+        for name, part in self.modules().items():
+            part.load_state_dict(state[name])
+        self.learner.load_state_dict(state["optimizer"])
+        self.collector.load_state_dict(state["collector"])
+        self.env.load_state_dict(state["env"])
+        self.episodes.load_state_dict(state["episodes"])
+        return generators.load(state["generators"], self.generator, self.random)
+
+    def modules(self) -> dict[str, nn.Module]:
+        return {"policy": self.policy, "bonus": self.bonus, "scaler": self.scaler}
 
     def row(self, bonus_TN: Tensor, intrinsic_TN: Tensor, losses: dict[str, float]) -> Row:
         """What is recorded of an iteration: the same for the same seed."""

@@ -1,7 +1,7 @@
-"""python -m rnd.paper.cell CONFIG.json: train one cell, or go on with it where it stopped.
+"""Train one cell, or go on with it where it stopped: what every scheduler calls, through `rnd paper --cell FILE`.
 
-The program of every scheduler: a process of its own, so that a crash costs one cell. Where its standard input is a
-pipe, the end of that pipe means that the scheduler is gone: the cell saves itself and leaves.
+A cell is a process of its own, so that a crash costs one cell. Where its standard input is a pipe, the end of that
+pipe means that the scheduler is gone: the cell saves itself and leaves.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ import json
 import os
 import signal
 import stat
-import sys
 import threading
 from pathlib import Path
 
@@ -19,17 +18,18 @@ from rich.console import Console
 from rnd.config import Config
 
 
-def main(path: Path) -> None:
+def train(path: Path) -> None:
+    """Train the cell whose config lies at `path`."""
     from rnd import run
 
     config = Config.from_dict(json.loads(path.read_text()))
     config.validate()
-    console = Console()
+    leave_with_the_scheduler()
     folder = Path(config.out) / config.run_name
     if folder.is_dir():
-        run.resume(folder, console)
+        run.resume(folder, Console())
     else:
-        run.start(config, console)
+        run.start(config, Console())
 
 
 def leave_with_the_scheduler() -> None:
@@ -42,10 +42,3 @@ def leave_with_the_scheduler() -> None:
 
     if stat.S_ISFIFO(os.fstat(0).st_mode):
         threading.Thread(target=wait, daemon=True).start()
-
-
-if __name__ == "__main__":
-    from rnd.cli import guarded
-
-    leave_with_the_scheduler()
-    guarded(lambda: main(Path(sys.argv[1])))

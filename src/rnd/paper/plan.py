@@ -42,6 +42,10 @@ class Cell:
     def path(self) -> Path:
         return Path(self.config.out) / self.config.run_name
 
+    def on(self, device: str) -> Cell:
+        """The same run on a chosen device."""
+        return replace(self, config=replace(self.config, device=device))
+
     def run(self) -> Run | None:
         """What lies in the folder; None before it exists."""
         return read_run(self.path) if self.path.is_dir() else None

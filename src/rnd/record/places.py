@@ -1,4 +1,4 @@
-"""`rooms.json`: when and how often every room (or cell of a grid) was entered, kept up to date while the run goes on."""
+"""`rooms.json` between checkpoints, so that a running run has a map: when and how often every place was entered."""
 
 from __future__ import annotations
 
@@ -23,12 +23,11 @@ class PlacesWriter:
 
     def write(self, row: Row, timing: Row) -> None:
         if time.monotonic() - self._written >= EVERY:
-            self._save()
+            self._written = time.monotonic()
+            write_atomically(self.path, json.dumps(self.episodes.state_dict()["rooms"]) + "\n")
+
+    def flush(self) -> None:
+        """Checkpoints write the map themselves."""
 
     def close(self) -> None:
-        self._save()
-
-    def _save(self) -> None:
-        self._written = time.monotonic()
-        rooms = {str(place): entry for place, entry in sorted(self.episodes.rooms.items())}
-        write_atomically(self.path, json.dumps(rooms) + "\n")
+        """The last checkpoint has written the last map."""

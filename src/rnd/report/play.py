@@ -1,0 +1,124 @@
+"""One episode of a trained agent, step by step, exactly repeatable from a seed.
+
+The collector of training plays it with one environment and rollouts of one step, so that stacking, memory and sampling
+are the same code. The bonus whitens what it sees, as in training: feeding it raw frames is a common mistake.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+
+from rnd.config import Config
+from rnd.envs.local import LocalEnvs
+from rnd.envs.registry import gym_factory, make_cell
+from rnd.envs.spec import Cell
+from rnd.envs.splitmix import environment_seed
+from rnd.errors import UserError
+from rnd.record.export import Agent
+from rnd.report.events import Events
+from rnd.rollout import Collector
+
+LONGEST = 100_000
+"""Steps after which an episode without end is cut."""
+
+
+@dataclass(frozen=True)
+class Moment:
+    """One step: the bonus of the observation that it led to, and what happened."""
+
+    step: int
+    bonus: float
+    reward: float
+    score: float
+    """The return so far, unclipped."""
+    room: int
+    lives: int
+    events: tuple[str, ...]
+    screen: np.ndarray | None
+    """RGB, where it was asked for."""
+
+
+@dataclass
+class Episode:
+    """An episode without its pictures."""
+
+    seed: int
+    """Number of the episode: it can be played again."""
+    moments: list[Moment] = field(default_factory=list)
+    score: float = 0.0
+
+    @property
+    def bonus(self) -> np.ndarray:
+        return np.array([moment.bonus for moment in self.moments])
+
+
+def play(agent: Agent, seed: int, number: int, *, screens: bool) -> Iterator[Moment]:
+    """Episode `number` of a seed. The last step, whose observation belongs to the next episode, is told without bonus."""
+    config = _single(agent.config, seed)
+    cell = cell_with_screen(config, number)
+    env = LocalEnvs(lambda _: cell, 1)
+    with closing(env):
+        device = next(agent.policy.parameters()).device
+        generator = torch.Generator(device).manual_seed(environment_seed(seed, number) >> 1)
+        collector = Collector(config, env, agent.policy, device, generator)
+        collector.start()
+        events, score = Events(config.env.id, cell, env.buffers.arrays), 0.0
+        for step in range(1, LONGEST + 1):
+            rollout = collector.collect()
+            reward, done = float(env.buffers["reward"][0]), bool(rollout.done_TN[0, 0])
+            score += reward
+            bonus = float("nan") if done else float(agent.bonus.score(rollout.transitions)[0, 0])
+            room, lives = int(env.buffers["room"][0]), int(env.buffers["lives"][0])
+            picture = screen(cell, env.buffers["obs"][0]) if screens and not done else None
+            yield Moment(step, bonus, reward, score, room, lives, events.after(reward, done), picture)
+            if done:
+                return
+
+
+def episode(agent: Agent, seed: int, number: int) -> Episode:
+    """The bonus and the events of an episode; pictures are made by playing it again."""
+    played = Episode(number)
+    for moment in play(agent, seed, number, screens=False):
+        played.score = moment.score
+        if np.isfinite(moment.bonus):
+            played.moments.append(moment)
+    return played
+
+
+def _single(config: Config, seed: int) -> Config:
+    """The run's config for one environment, one step at a time, on ale-py (the native core shows no colours)."""
+    env = replace(config.env, num_envs=1, workers=0, backend="ale")
+    return replace(config, env=env, rollout_steps=1, minibatches=1, seed=seed, device="cpu")
+
+
+def cell_with_screen(config: Config, number: int) -> Cell:
+    """Environment `number` of the seed, able to show itself."""
+    if config.env.id.startswith("ALE/"):
+        return make_cell(config, number)
+    from rnd.envs.gym_cell import GymCell
+
+    factory = gym_factory(config.env.id)
+    if ":" not in config.env.id:
+        factory = partial(factory, render_mode="rgb_array")
+    return GymCell(factory, config.env.id, environment_seed(config.seed, number))
+
+
+def screen(cell: Any, obs: np.ndarray) -> np.ndarray:
+    """What a person would see, RGB: the game's screen, the environment's own picture, or the network's view."""
+    if hasattr(cell, "ale"):
+        return np.asarray(cell.ale.getScreenRGB())
+    picture = cell.env.render() if getattr(cell.env, "render_mode", None) == "rgb_array" else None
+    if picture is not None:
+        return np.asarray(picture, np.uint8)
+    if obs.ndim == 2:
+        return np.repeat(obs[..., None], 3, axis=2)
+    raise UserError(
+        f"{cell.spec.id} cannot show itself: its factory must return an environment with render_mode='rgb_array'"
+    )

@@ -48,29 +48,32 @@ class Options:
     """auto, cpu, cuda or cuda:N."""
 
 
-def main(arguments: list[str]) -> int | None:
+def main(arguments: list[str]) -> None:
     from rnd.paper.recipes import RECIPES
 
     if arguments[:1] == ["--cell"] and len(arguments) == 2:
         from rnd.paper.cell import train
 
-        return train(Path(arguments[1]))
+        train(Path(arguments[1]))
+        return
     names = sorted({*RECIPES, *PAPER})
     description = f"Run an experiment of the paper and draw it. NAME: {', '.join(names)}."
     name = arguments.pop(0) if arguments and not arguments[0].startswith("-") else None
     if name in PAPER:
-        return importlib.import_module(PAPER[name]).main(arguments)
+        importlib.import_module(PAPER[name]).main(arguments)
+        return
     options = parse(Options, arguments, prog=f"rnd paper {name or 'NAME'}", description=description)
     if name is None and options.list:
-        return _list_all(options)
+        _list_all(options)
+        return
     if name is None:
         raise UserError(f"name an experiment: {', '.join(names)}")
     if name not in RECIPES:
         raise UserError(f"unknown experiment {name!r}; {nearest(name, names)}")
-    return _experiment(RECIPES[name](), options)
+    _experiment(RECIPES[name](), options)
 
 
-def _experiment(recipe: Recipe, options: Options) -> int | None:
+def _experiment(recipe: Recipe, options: Options) -> None:
     from rich.console import Console
 
     from rnd.paper.plan import Scale, State, cells
@@ -81,16 +84,16 @@ def _experiment(recipe: Recipe, options: Options) -> int | None:
     chosen = cells(recipe, scale, out, only=options.only, seed=options.seed)
     chosen = [cell.on(options.device) for cell in chosen]
     if options.list:
-        return _list(recipe, chosen, scale, out, console)
+        _list(recipe, chosen, scale, out, console)
+        return
     todo = [cell for cell in chosen if cell.state() is not State.FINISHED]
     _plan(recipe, chosen, scale, console, every=options.dry_run)
     if options.dry_run:
-        return None
+        return
     failed = _run(todo, _scheduler(options, console), console)
     _draw(recipe, cells(recipe, scale, out), scale, options, console)
     if failed:
         raise RunError(f"{failed} of {len(todo)} cells did not finish; call the same command again to go on")
-    return None
 
 
 def _scheduler(options: Options, console: Console) -> Scheduler:
@@ -138,7 +141,10 @@ def _plan(recipe: Recipe, chosen: list[Cell], scale: Scale, console: Console, *,
         _say(console, f"scaled: {scaled}")
     if every:
         for cell, state in zip(chosen, states, strict=True):
-            _say(console, f"  {state:<10} {cell.arm.name}, seed {cell.seed}: {count(cell.config.frames)} frames, {cell.path}")
+            _say(
+                console,
+                f"  {state:<10} {cell.arm.name}, seed {cell.seed}: {count(cell.config.frames)} frames, {cell.path}",
+            )
 
 
 def _list(recipe: Recipe, chosen: list[Cell], scale: Scale, out: Path, console: Console) -> None:
@@ -182,7 +188,9 @@ def _list_all(options: Options) -> None:
         recipe = recipe_of()
         seeds = scale.seeds(recipe.seeds)
         frames = sum(scale.config(arm.config).frames for arm in recipe.arms) * seeds
-        _say(console, f"{name:<9} {len(recipe.arms):>2} arms × {seeds} seeds, {count(frames):>9} frames  {recipe.title}")
+        _say(
+            console, f"{name:<9} {len(recipe.arms):>2} arms × {seeds} seeds, {count(frames):>9} frames  {recipe.title}"
+        )
     for name, module in PAPER.items():
         text = (importlib.import_module(module).__doc__ or "").strip().splitlines()
         _say(console, f"{name:<9} {text[0] if text else ''}")

@@ -20,9 +20,7 @@ MEASURES = {"return_mean": "mean episodic return", "rooms": "rooms found"}
 
 def lines_of(recipe: Recipe, cells: Sequence[Cell], panel: str, seeds: int) -> tuple[Line, ...]:
     """The arms of a panel with the runs found."""
-    return tuple(
-        Line(arm.label, tuple(runs_of(arm, cells)), seeds) for arm in recipe.arms if arm.panel == panel
-    )
+    return tuple(Line(arm.label, tuple(runs_of(arm, cells)), seeds) for arm in recipe.arms if arm.panel == panel)
 
 
 def runs_of(arm: Arm, cells: Sequence[Cell]) -> list[Run]:
@@ -97,7 +95,9 @@ def draw_table(recipe: Recipe, cells: Sequence[Cell], scale: Scale, folder: Path
             cell.set_text_props(fontweight="bold")
     figure.suptitle(recipe.title, fontsize=12, fontweight="bold")
     seeds = scale.seeds(recipe.seeds)
-    short = sorted({f"{game}, {method}: {n} of {seeds} seeds" for (game, method), (_, _, n) in ours.items() if n < seeds})
+    short = sorted(
+        {f"{game}, {method}: {n} of {seeds} seeds" for (game, method), (_, _, n) in ours.items() if n < seeds}
+    )
     note = "mean over seeds ± standard error of the last mean return" + "".join(f"; {text}" for text in short[:6])
     note += f"; and {len(short) - 6} more" if len(short) > 6 else ""
     scaled = scale.describe(recipe)

@@ -72,7 +72,8 @@ def trimmed_mean(y_RX: np.ndarray) -> np.ndarray:
     rank = np.arange(len(ordered))[:, None]
     inside = (rank >= cut) & (rank < known - cut)
     total = np.where(inside, ordered, 0.0).sum(axis=0)
-    return np.divide(total, inside.sum(axis=0), out=np.full(total.shape, np.nan), where=inside.any(axis=0))
+    with np.errstate(invalid="ignore"):
+        return np.asarray(total / inside.sum(axis=0))
 
 
 def thin(curve: Curve, points: int) -> Curve:

@@ -134,7 +134,9 @@ def _figure(picture: Picture, curves: list[list[Curve]], iqm: bool) -> Any:
     figure.suptitle(picture.title, fontsize=12, fontweight="bold")
     figure.supxlabel("\n".join(_footer(picture, iqm)), fontsize=7.5, color="#555555")
     if picture.scaled:
-        figure.text(0.5, 0.52, "SCALED", fontsize=64, color="#000000", alpha=0.07, ha="center", va="center", rotation=20)
+        figure.text(
+            0.5, 0.52, "SCALED", fontsize=64, color="#000000", alpha=0.07, ha="center", va="center", rotation=20
+        )
     return figure
 
 
@@ -185,12 +187,22 @@ def _marks(ax: Any, panel: Panel, curves: list[Curve], colours: dict[str, str]) 
         colour = colours.get(mark.line or "", "#444444")
         if mark.value > FAR * max(top, 1e-9):
             text = f"↑ {mark.label} (above this axis)"
-            ax.text(0.98, 0.97 - 0.07 * edge, text, transform=ax.transAxes, ha="right", va="top", color=colour, fontsize=7)
+            ax.text(
+                0.98, 0.97 - 0.07 * edge, text, transform=ax.transAxes, ha="right", va="top", color=colour, fontsize=7
+            )
             edge += 1
         else:
             ax.axhline(mark.value, color=colour, lw=0.9, ls="--", alpha=0.8)
             place = (0.99, mark.value)
-            ax.text(*place, mark.label, transform=ax.get_yaxis_transform(), ha="right", va="bottom", color=colour, fontsize=7)
+            ax.text(
+                *place,
+                mark.label,
+                transform=ax.get_yaxis_transform(),
+                ha="right",
+                va="bottom",
+                color=colour,
+                fontsize=7,
+            )
 
 
 def _csv(picture: Picture, curves: list[list[Curve]]) -> str:

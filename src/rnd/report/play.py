@@ -60,7 +60,7 @@ class Episode:
 
 
 def play(agent: Agent, seed: int, number: int, *, screens: bool) -> Iterator[Moment]:
-    """Episode `number` of a seed. The last step, whose observation belongs to the next episode, is told without bonus."""
+    """Episode `number` of a seed. The last step leads to the next episode's first observation: it has no bonus here."""
     config = _single(agent.config, seed)
     cell = cell_with_screen(config, number)
     env = LocalEnvs(lambda _: cell, 1)
@@ -104,7 +104,7 @@ def cell_with_screen(config: Config, number: int) -> Cell:
         return make_cell(config, number)
     from rnd.envs.gym_cell import GymCell
 
-    factory = gym_factory(config.env.id)
+    factory: Any = gym_factory(config.env.id)
     if ":" not in config.env.id:
         factory = partial(factory, render_mode="rgb_array")
     return GymCell(factory, config.env.id, environment_seed(config.seed, number))

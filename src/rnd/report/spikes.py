@@ -9,12 +9,12 @@ MOST = 14
 
 
 def spikes(bonus: np.ndarray, most: int = MOST) -> list[int]:
-    """Indices of the highest local maxima, in order of time, kept apart so that one event is not shown twice."""
+    """Indices of the highest local maxima above the median, in order of time; apart, so that none is shown twice."""
     if len(bonus) == 0:
         return []
     apart = max(4, len(bonus) // (3 * most))
     padded = np.concatenate([[-np.inf], bonus, [-np.inf]])
-    peaks = np.flatnonzero((padded[1:-1] > padded[:-2]) & (padded[1:-1] >= padded[2:]))
+    peaks = np.flatnonzero((padded[1:-1] > padded[:-2]) & (padded[1:-1] >= padded[2:]) & (bonus > np.median(bonus)))
     chosen: list[int] = []
     for index in peaks[np.argsort(-bonus[peaks], kind="stable")].tolist():
         if len(chosen) == most:

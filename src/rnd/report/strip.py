@@ -34,7 +34,7 @@ def draw_strip(
     ax.spines[["top", "right"]].set_visible(False)
     for number, index in enumerate(spikes, 1):
         small = figure.add_subplot(grid[1 + (number - 1) // COLUMNS, (number - 1) % COLUMNS])
-        small.imshow(frames[index], interpolation="nearest")
+        small.imshow(frames[index])
         small.set_xticks([])
         small.set_yticks([])
         words = named(episode, index)

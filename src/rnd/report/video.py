@@ -26,8 +26,8 @@ BACKGROUND, INK, DIM, ACCENT, SPIKE = (18, 22, 30), (232, 236, 242), (70, 78, 92
 class Overlay:
     """Everything in the picture but the game."""
 
-    def __init__(self, title: str, bonus: np.ndarray, spikes: list[int]):
-        self.bonus, self.spikes = bonus, spikes
+    def __init__(self, title: str, bonus: np.ndarray, spikes: list[int], *, rooms: bool = False):
+        self.bonus, self.spikes, self.rooms = bonus, spikes, rooms
         self.top = max(float(bonus.max()), 1e-12) * 1.08
         self.small, self.large = _font(13), _font(17)
         self._dim, self._bright = self._plot(title, DIM), self._plot(title, ACCENT)
@@ -50,7 +50,7 @@ class Overlay:
         pen = ImageDraw.Draw(image)
         x, y, width, height = CURVE
         pen.line([(now, y), (now, y + height)], fill=INK, width=1)
-        place = "" if moment.room < 0 else f"   place {moment.room % 256}"
+        place = f"   room {moment.room % 256}" if self.rooms and moment.room >= 0 else ""
         lives = f"   lives {moment.lives}" if moment.lives else ""
         pen.text((x, 58), f"step {moment.step:,}   return {moment.score:g}{place}{lives}", fill=INK, font=self.small)
         value = f"bonus {moment.bonus:.4g}"
@@ -91,7 +91,19 @@ class Mp4:
         path.parent.mkdir(parents=True, exist_ok=True)
         self._partial = path.with_name(f".{path.name}.part.mp4")
         command = [imageio_ffmpeg.get_ffmpeg_exe(), "-y", "-loglevel", "error", "-f", "rawvideo", "-pix_fmt", "rgb24"]
-        command += ["-s", f"{WIDTH}x{HEIGHT}", "-r", str(fps), "-i", "-", "-an", "-c:v", "libx264", "-preset", "veryfast"]
+        command += [
+            "-s",
+            f"{WIDTH}x{HEIGHT}",
+            "-r",
+            str(fps),
+            "-i",
+            "-",
+            "-an",
+            "-c:v",
+            "libx264",
+            "-preset",
+            "veryfast",
+        ]
         command += ["-crf", "23", "-pix_fmt", "yuv420p", "-movflags", "+faststart", str(self._partial)]
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE)
 

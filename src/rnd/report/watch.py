@@ -73,12 +73,16 @@ def film(
     agent: Agent, best: Episode, marked: list[int], path: Path, title: str, options: WatchOptions, console: Console
 ) -> dict[int, np.ndarray]:
     """Play the episode again and write the video; returns the screens at the spikes."""
-    fps = options.fps or (30 if agent.config.env.id.startswith("ALE/") else 10)
-    overlay, numbers = Overlay(title, best.bonus, marked), {index: n for n, index in enumerate(marked, 1)}
+    atari = agent.config.env.id.startswith("ALE/")
+    overlay = Overlay(title, best.bonus, marked, rooms=atari)
+    numbers = {index: number for number, index in enumerate(marked, 1)}
     frames: dict[int, np.ndarray] = {}
     recent = ""
     replayed = play(agent, options.seed, best.seed, screens=True)
-    with Mp4(path, fps) as video, Progress(console=console, transient=True) as progress:
+    with (
+        Mp4(path, options.fps or (30 if atari else 10)) as video,
+        Progress(console=console, transient=True) as progress,
+    ):
         task = progress.add_task("filming", total=len(best.moments))
         for index, (moment, expected) in enumerate(zip(replayed, best.moments, strict=False)):
             if moment.bonus != expected.bonus:

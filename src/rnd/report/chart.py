@@ -49,8 +49,10 @@ class Axes:
         else:
             low = 0.0 if low >= 0 and low < 0.6 * high else low
             self.low, self.high = low, high
-        if self.high <= self.low:
-            self.low, self.high = self.low - 0.5, self.high + 0.5
+        size = max(abs(self.low), abs(self.high))
+        if self.high - self.low <= 1e-6 * size or size == 0:  # constant up to rounding
+            room = 0.1 * size or 0.5
+            self.low, self.high = self.low - room, self.high + room
 
     def x(self, value: float) -> float:
         return LEFT + (WIDTH - LEFT - RIGHT) * value / max(self.right, 1e-12)

@@ -36,7 +36,7 @@ RESULTS = (
     ("bonus_raw", "Bonus", "mean of a rollout, before scaling"),
     ("length_mean", "Episode length", "steps, mean of the last 100"),
 )
-LOSSES = (
+LEARNING = (
     ("policy_loss", "Policy loss", ""),
     ("value_ext_loss", "Value loss, extrinsic", ""),
     ("value_int_loss", "Value loss, intrinsic", ""),
@@ -44,6 +44,7 @@ LOSSES = (
     ("entropy", "Entropy", "of the policy"),
     ("approx_kl", "KL divergence", "old policy to new, estimated"),
     ("clip_share", "Clipped share", "of probability ratios"),
+    ("frames_per_second", "Frames a second", "a rollout and its update"),
 )
 
 Progress = Callable[[str], None]
@@ -58,15 +59,13 @@ def write_page(runs: Sequence[Run], path: Path, progress: Progress = lambda _: N
         warnings(runs),
         summary(groups),
         charts("Results", RESULTS, groups),
-        charts("Losses", LOSSES, groups),
-        speed(groups),
     ]
     progress("maps")
     sections.append(maps(groups))
     progress("videos")
     sections.append(videos(runs))
-    progress("config")
-    sections += [config_table(groups), reproduce(groups)]
+    progress("losses")
+    sections += [charts("Learning", LEARNING, groups), config_table(groups), reproduce(groups)]
     title = html.escape(title_of(runs, groups))
     text = (
         f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{title}</title>'
@@ -163,13 +162,13 @@ def legend(groups: Sequence[Group]) -> str:
     return f'<ul class="legendbar">{items}</ul>'
 
 
-def series_of(groups: Sequence[Group], column: str, *, timing: bool = False) -> list[Series]:
+def series_of(groups: Sequence[Group], column: str) -> list[Series]:
     """A line a group: the mean over its runs with the standard error, and every run behind it."""
     found = []
     for i, group in enumerate(groups):
         data = []
         for run in group.runs:
-            y = (run.timing if timing else run.metrics).get(column, np.empty(0))
+            y = (run.timing | run.metrics).get(column, np.empty(0))
             x = run.metrics.get("frames", np.empty(0))
             rows = min(len(x), len(y))
             if rows and np.isfinite(y[:rows]).any():
@@ -194,13 +193,6 @@ def charts(title: str, columns: Sequence[tuple[str, str, str]], groups: Sequence
     note = " <small>mean over runs, standard error shaded, runs behind</small>" if many else ""
     heading = f"<h2>{title}{note}</h2>{legend(groups)}"
     return f'<section id="{title.lower()}">{heading}<div class="charts">{body}</div></section>'
-
-
-def speed(groups: Sequence[Group]) -> str:
-    chart = line_chart(
-        "Frames a second", series_of(groups, "frames_per_second", timing=True), "one rollout and its update"
-    )
-    return f'<section id="speed"><h2>Speed</h2><div class="charts">{chart}</div></section>' if chart else ""
 
 
 def maps(groups: Sequence[Group]) -> str:

@@ -127,13 +127,18 @@ def test_a_loss_that_is_not_finite_takes_no_step():
     assert not changed({n: p for n, p in before.items() if n in snapshot(trainer.policy)}, trainer.policy)
 
 
+def scaled(rollout, scale):
+    rollout.rewards_ext_TN = rollout.rewards_ext_TN * scale
+    return rollout
+
+
 def test_intrinsic_only_ignores_the_extrinsic_reward():
     """With c_E = 0 the policy does not depend on rewards: scaling them changes nothing but the extrinsic value."""
     results = []
     for scale in (1.0, -7.0):
         trainer = trainer_of(tiny(ext_coef=0.0, value_coef=0.0))
-        learn = trainer.collector._learning_rewards
-        trainer.collector._learning_rewards = lambda learn=learn, scale=scale: learn() * scale
+        collect = trainer.collector.collect
+        trainer.collector.collect = lambda collect=collect, scale=scale: scaled(collect(), scale)
         for _ in trainer.train():
             pass
         results.append(snapshot(trainer.policy))

@@ -42,7 +42,7 @@ def rows_of(config):
 
 
 def quiet():
-    return Console(file=open("/dev/null", "w"))  # noqa: SIM115, PTH123
+    return Console(file=open("/dev/null", "w"))  # noqa: PTH123
 
 
 def test_the_same_seed_writes_the_same_metrics_file(tmp_path):
@@ -57,7 +57,7 @@ def test_the_same_seed_writes_the_same_metrics_file(tmp_path):
 
 
 def test_golden_curve():
-    """Seeded, short, on the CPU. After a change that is meant to be numeric: RND_WRITE_GOLDEN=1 pytest tests/test_train.py"""
+    """Seeded, short, on the CPU. RND_WRITE_GOLDEN=1 writes it anew, after a change that is meant to be numeric."""
     import os
 
     rows = rows_of(tiny("MiniGrid-MultiRoom-N2-S4-v0"))
@@ -138,3 +138,22 @@ def test_a_taken_name_is_refused_and_a_default_one_numbered(tmp_path):
     first = run.start(tiny(out=str(tmp_path)), quiet())
     second = run.start(tiny(out=str(tmp_path)), quiet())
     assert second.path.name == first.path.name + "-2"
+
+
+def test_overlap_learns_from_the_rollout_before(tmp_path):
+    """One iteration behind: the third rollout was acted before the second update, the rest is the same loop."""
+    rows, plain = rows_of(tiny(overlap=True)), rows_of(tiny())
+    assert len(rows) == len(plain)
+    for name in ("bonus_raw", "entropy", "policy_loss"):
+        assert rows[0][name] == plain[0][name]  # the first rollouts are synchronous
+        assert rows[-1][name] != plain[-1][name]
+    assert rows_of(tiny(overlap=True)) == rows
+
+
+def test_timing_adds_up(tmp_path):
+    folder = run.start(tiny(out=str(tmp_path)), quiet())
+    with (folder.path / "timing.csv").open() as file:
+        for row in csv.DictReader(file):
+            parts = [float(row[name]) for name in ("emulation", "inference", "learning", "other")]
+            assert all(part > 0 for part in parts)
+            assert sum(parts) == pytest.approx(float(row["seconds"]))

@@ -154,8 +154,7 @@ def loop(trainer: Trainer, writers: Writers, keeper: Keeper, console: Console, s
         for row in rows(trainer, keeper, last):
             now = time.monotonic()
             seconds, clock = now - clock, now
-            speed = config.frames_per_rollout / max(seconds, 1e-9)
-            writers.write(row, {"seconds": seconds, "frames_per_second": speed})
+            writers.write(row, timing(trainer, seconds))
             phase.advance(trainer.frames, row)
             if row["iteration"] == 1:
                 announce(config, phase.rate, console)
@@ -164,6 +163,13 @@ def loop(trainer: Trainer, writers: Writers, keeper: Keeper, console: Console, s
             if keeper.due:
                 save_or_warn(keeper, row, console)
     return row
+
+
+def timing(trainer: Trainer, seconds: float) -> Row:
+    """Where the wall time of an iteration went. With --overlap the parts run side by side and add up to more."""
+    parts = trainer.collector.clock.lap() | trainer.clock.lap()
+    speed = trainer.config.frames_per_rollout / max(seconds, 1e-9)
+    return {"seconds": seconds, "frames_per_second": speed, **parts, "other": seconds - sum(parts.values())}
 
 
 def rows(trainer: Trainer, keeper: Keeper, last: Row) -> Iterator[Row]:

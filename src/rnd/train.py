@@ -19,12 +19,14 @@ from rnd.envs.interface import VectorEnv
 from rnd.errors import RunError, UserError
 from rnd.networks import Policy
 from rnd.normalize import ReturnScaler
+from rnd.overlap import OverlappedCollector
 from rnd.ppo import Learner
 from rnd.record import generators
 from rnd.record.episodes import EpisodeStats
 from rnd.record.metrics import Row
 from rnd.returns import combine
 from rnd.rollout import Collector, random_actions
+from rnd.stopwatch import Stopwatch
 from rnd.transitions import Transitions
 
 SCORED_AT_ONCE = 4096
@@ -42,11 +44,15 @@ class Trainer:
         self.policy = Policy(config.policy, spec.observation, spec.action, config.policy_width).to(self.device)
         self.bonus = bonuses.make(config.bonus, spec.observation, spec.action, config.bonus_options).to(self.device)
         self.scaler = ReturnScaler(config.env.num_envs, config.gamma_int).to(self.device)
-        self.generator = torch.Generator(self.device).manual_seed(config.seed)
+        # Acting and learning may overlap, so each draws from its own generator.
+        acting, learning = (torch.Generator(self.device).manual_seed(config.seed + k * 2**32) for k in (0, 1))
+        self.generators = {"acting": acting, "learning": learning}
         self.random = np.random.default_rng(config.seed)
-        self.collector = Collector(config, env, self.policy, self.device, self.generator)
-        self.learner = Learner(config, spec.action, self.policy, self.bonus, self.generator)
+        collector = Collector(config, env, self.policy, self.device, acting)
+        self.collector = OverlappedCollector(collector) if config.overlap else collector
+        self.learner = Learner(config, spec.action, self.policy, self.bonus, learning)
         self.episodes = EpisodeStats(spec.success_return, spec.has_cells)
+        self.clock = Stopwatch("learning")
         self.iteration = 0
 
     @property
@@ -59,15 +65,16 @@ class Trainer:
             # sample a_t ~ policy, and s_{t+1}, e_t from the environments
             rollout = self.collector.collect()
             moves = rollout.transitions
-            # intrinsic reward of s_{t+1}, with the statistics as they were; then normalise it
-            bonus_TN = in_chunks(self.bonus.score, moves)
-            intrinsic_TN = self.scaler(bonus_TN)
-            # returns and advantages of both streams, combined
-            values = rollout.values_ext_TpN, rollout.values_int_TpN
-            targets = combine(self.config, rollout.rewards_ext_TN, intrinsic_TN, *values, rollout.done_TN)
-            # update the observation statistics, then optimise policy and predictor with the new ones
-            self.bonus.observe(moves.next_obs)
-            losses = self.learner.update(rollout, targets, in_chunks(self.bonus.targets, moves))
+            with self.clock("learning"):
+                # intrinsic reward of s_{t+1}, with the statistics as they were; then normalise it
+                bonus_TN = in_chunks(self.bonus.score, moves)
+                intrinsic_TN = self.scaler(bonus_TN)
+                # returns and advantages of both streams, combined
+                values = rollout.values_ext_TpN, rollout.values_int_TpN
+                targets = combine(self.config, rollout.rewards_ext_TN, intrinsic_TN, *values, rollout.done_TN)
+                # update the observation statistics, then optimise policy and predictor with the new ones
+                self.bonus.observe(moves.next_obs)
+                losses = self.learner.update(rollout, targets, in_chunks(self.bonus.targets, moves))
 
             self.iteration += 1
             self.episodes.update(rollout.episodes, rollout.rooms_entered, self.frames)
@@ -97,7 +104,7 @@ class Trainer:
             "collector": self.collector.state_dict(),
             "env": self.env.state_dict(),
             "episodes": self.episodes.state_dict(),
-            "generators": generators.save(self.generator, self.random),
+            "generators": generators.save(self.generators, self.random),
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> bool:
@@ -113,7 +120,7 @@ class Trainer:
         self.collector.load_state_dict(state["collector"])
         self.env.load_state_dict(state["env"])
         self.episodes.load_state_dict(state["episodes"])
-        return generators.load(state["generators"], self.generator, self.random)
+        return generators.load(state["generators"], self.generators, self.random)
 
     def modules(self) -> dict[str, nn.Module]:
         return {"policy": self.policy, "bonus": self.bonus, "scaler": self.scaler}

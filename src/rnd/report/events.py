@@ -10,6 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from rnd.envs.spec import Arrays, EnvSpec
+
 MONTEZUMA = "ALE/MontezumaRevenge-v5"
 INVENTORY, LEVEL = 65, 57
 KEYS, SWORDS = 0x1E, 0x60
@@ -18,9 +20,8 @@ KEYS, SWORDS = 0x1E, 0x60
 class Events:
     """Compares each step with the one before."""
 
-    def __init__(self, env_id: str, cell: Any, arrays: dict[str, np.ndarray]):
-        self.montezuma = env_id == MONTEZUMA
-        self.cells = cell.spec.has_cells
+    def __init__(self, spec: EnvSpec, cell: Any, arrays: Arrays):
+        self.montezuma, self.rooms = spec.id == MONTEZUMA, spec.has_rooms and not spec.has_cells
         self._cell, self._arrays = cell, arrays
         self._lives = int(arrays["lives"][0])
         self._ram = self._memory()
@@ -34,7 +35,7 @@ class Events:
         lives, room, ram = int(self._arrays["lives"][0]), int(self._arrays["room"][0]), self._memory()
         if lives < self._lives:
             found.append("life lost")
-        if room not in self._rooms and not self.cells:
+        if self.rooms and room not in self._rooms:
             self._rooms.add(room)
             found.append(f"new room {room % 256}" + (f" of level {room // 256 + 1}" if room >= 256 else ""))
         if self.montezuma:

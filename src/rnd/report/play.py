@@ -6,6 +6,7 @@ are the same code. The bonus whitens what it sees, as in training: feeding it ra
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass, field, replace
@@ -16,11 +17,9 @@ import numpy as np
 import torch
 
 from rnd.config import Config
+from rnd.envs.cells import gym_factory, make_cell
 from rnd.envs.local import LocalEnvs
-from rnd.envs.registry import gym_factory, make_cell
-from rnd.envs.spec import Cell
 from rnd.envs.splitmix import environment_seed
-from rnd.errors import UserError
 from rnd.record.export import Agent
 from rnd.report.events import Events
 from rnd.rollout import Collector
@@ -61,15 +60,14 @@ class Episode:
 
 def play(agent: Agent, seed: int, number: int, *, screens: bool) -> Iterator[Moment]:
     """Episode `number` of a seed. The last step leads to the next episode's first observation: it has no bonus here."""
-    config = _single(agent.config, seed)
-    cell = cell_with_screen(config, number)
-    env = LocalEnvs(lambda _: cell, 1)
+    config = _single(agent.config)
+    env, cell = environment(config, seed, number)
     with closing(env):
         device = next(agent.policy.parameters()).device
         generator = torch.Generator(device).manual_seed(environment_seed(seed, number) >> 1)
         collector = Collector(config, env, agent.policy, device, generator)
         collector.start()
-        events, score = Events(config.env.id, cell, env.buffers.arrays), 0.0
+        events, score = Events(env.spec, cell, env.buffers.arrays), 0.0
         for step in range(1, LONGEST + 1):
             rollout = collector.collect()
             reward, done = float(env.buffers["reward"][0]), bool(rollout.done_TN[0, 0])
@@ -92,33 +90,53 @@ def episode(agent: Agent, seed: int, number: int) -> Episode:
     return played
 
 
-def _single(config: Config, seed: int) -> Config:
+def _single(config: Config) -> Config:
     """The run's config for one environment, one step at a time, on ale-py (the native core shows no colours)."""
     env = replace(config.env, num_envs=1, workers=0, backend="ale")
-    return replace(config, env=env, rollout_steps=1, minibatches=1, seed=seed, device="cpu")
+    return replace(config, env=env, rollout_steps=1, minibatches=1, overlap=False, device="cpu")
 
 
-def cell_with_screen(config: Config, number: int) -> Cell:
-    """Environment `number` of the seed, able to show itself."""
+def environment(config: Config, seed: int, number: int) -> tuple[VectorEnv, Any]:
+    """One environment able to show itself, and its cell; `number` chooses the episode of a seed."""
+    if config.env.id.startswith("rnd/"):  # the run's own seed is part of these problems
+        return envs.make(config), None
+    config = replace(config, seed=seed)
     if config.env.id.startswith("ALE/"):
-        return make_cell(config, number)
-    from rnd.envs.gym_cell import GymCell
+        cell = make_cell(config, number)
+    else:
+        factory: Any = gym_factory(config.env.id)
+        if ":" not in config.env.id and _draws_itself(config.env.id):
+            factory = partial(factory, render_mode="rgb_array")
+        cell = GymCell(factory, config.env.id, environment_seed(seed, number))
+    return LocalEnvs(lambda _: cell, 1), cell
 
-    factory: Any = gym_factory(config.env.id)
-    if ":" not in config.env.id:
-        factory = partial(factory, render_mode="rgb_array")
-    return GymCell(factory, config.env.id, environment_seed(config.seed, number))
+
+def _draws_itself(env_id: str) -> bool:
+    """The environment says that it can give its picture; some need a package for it, as pygame for CartPole."""
+    import gymnasium
+
+    try:
+        with closing(gymnasium.make(env_id, render_mode="rgb_array", disable_env_checker=True)) as env:
+            env.reset(seed=0)
+            return isinstance(env.render(), np.ndarray)
+    except (gymnasium.error.Error, ImportError, TypeError, ValueError, KeyError):
+        return False
 
 
 def screen(cell: Any, obs: np.ndarray) -> np.ndarray:
-    """What a person would see, RGB: the game's screen, the environment's own picture, or the network's view."""
+    """What a person would see, RGB: the game's screen, the environment's own picture, or what the network reads."""
     if hasattr(cell, "ale"):
         return np.asarray(cell.ale.getScreenRGB())
-    picture = cell.env.render() if getattr(cell.env, "render_mode", None) == "rgb_array" else None
-    if picture is not None:
-        return np.asarray(picture, np.uint8)
+    if getattr(getattr(cell, "env", None), "render_mode", None) == "rgb_array":
+        return np.asarray(cell.env.render(), np.uint8)
+    return np.repeat(as_picture(obs)[..., None], 3, axis=2)
+
+
+def as_picture(obs: np.ndarray) -> np.ndarray:
+    """An observation as a grey picture: images as they are, vectors as a square of cells, 0 to 1 as black to white."""
     if obs.ndim == 2:
-        return np.repeat(obs[..., None], 3, axis=2)
-    raise UserError(
-        f"{cell.spec.id} cannot show itself: its factory must return an environment with render_mode='rgb_array'"
-    )
+        return obs
+    side = math.isqrt(len(obs) - 1) + 1
+    cells = np.zeros(side * side, np.uint8)
+    cells[: len(obs)] = np.clip(obs * 255, 0, 255).astype(np.uint8)
+    return cells.reshape(side, side)

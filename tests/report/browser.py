@@ -49,7 +49,9 @@ class Browser:
 
     def _call(self, method: str, path: str, body: object = None):
         data = json.dumps(body if body is not None else {}).encode() if method == "POST" else None
-        request = urllib.request.Request(self._address + path, data, {"Content-Type": "application/json"}, method=method)
+        request = urllib.request.Request(
+            self._address + path, data, {"Content-Type": "application/json"}, method=method
+        )
         try:
             with urllib.request.urlopen(request, timeout=60) as answer:
                 return json.load(answer)["value"]
@@ -67,7 +69,9 @@ class Browser:
 
     def run(self, script: str):
         """The value of a JavaScript expression; a promise is waited for."""
-        text = f"const done = arguments[arguments.length - 1]; Promise.resolve({script}).then(done, e => done(String(e)));"
+        text = (
+            f"const done = arguments[arguments.length - 1]; Promise.resolve({script}).then(done, e => done(String(e)));"
+        )
         return self._call("POST", self._at("/execute/async"), {"script": text, "args": []})
 
     def until(self, script: str, seconds: float = 20.0) -> bool:

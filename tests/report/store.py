@@ -24,7 +24,9 @@ ABOUT = {
 }
 
 
-def rows_of(config: Config, rows: int, random: np.random.Generator, height: float) -> list[dict[str, float | int | None]]:
+def rows_of(
+    config: Config, rows: int, random: np.random.Generator, height: float
+) -> list[dict[str, float | int | None]]:
     """An invented curve: no episode has ended in the first two rollouts."""
     found = []
     for i in range(1, rows + 1):
@@ -81,7 +83,10 @@ def montezuma(iterations: int, **changes: object) -> Config:
 def rooms_found(seed: int, number: int, every: int) -> dict[int, list[int]]:
     random = np.random.default_rng(seed)
     order = [1, 0, 2, 6, 7, 13, 5, 12, 11, 4, 14, 22, 21, 10, 3, 20, 19, 9, 8, 18, 17, 16, 15, 23]
-    return {room: [(k + 1) * every, int(20_000 * 0.7**k * (1 + random.random())) + 1] for k, room in enumerate(order[:number])}
+    return {
+        room: [(k + 1) * every, int(20_000 * 0.7**k * (1 + random.random())) + 1]
+        for k, room in enumerate(order[:number])
+    }
 
 
 def main() -> None:

@@ -135,7 +135,7 @@ def _plan(recipe: Recipe, chosen: list[Cell], scale: Scale, console: Console, *,
 
     states = [cell.state() for cell in chosen]
     parts = [f"{states.count(state)} {state}" for state in State if state in states]
-    _say(console, f"{recipe.title}: {len(chosen)} runs, {', '.join(parts)}")
+    _say(console, f"{recipe.title}: {len(chosen)} {'run' if len(chosen) == 1 else 'runs'}, {', '.join(parts)}")
     scaled = scale.describe(recipe)
     if scaled:
         _say(console, f"scaled: {scaled}")

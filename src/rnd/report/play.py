@@ -7,6 +7,7 @@ are the same code. The bonus whitens what it sees, as in training: feeding it ra
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass, field, replace
@@ -16,8 +17,11 @@ from typing import Any
 import numpy as np
 import torch
 
+from rnd import envs
 from rnd.config import Config
 from rnd.envs.cells import gym_factory, make_cell
+from rnd.envs.gym_cell import GymCell
+from rnd.envs.interface import VectorEnv
 from rnd.envs.local import LocalEnvs
 from rnd.envs.splitmix import environment_seed
 from rnd.record.export import Agent
@@ -115,6 +119,7 @@ def _draws_itself(env_id: str) -> bool:
     """The environment says that it can give its picture; some need a package for it, as pygame for CartPole."""
     import gymnasium
 
+    os.environ.setdefault("SDL_VIDEODRIVER", "dummy")  # pictures are wanted, no window
     try:
         with closing(gymnasium.make(env_id, render_mode="rgb_array", disable_env_checker=True)) as env:
             env.reset(seed=0)

@@ -70,13 +70,12 @@ def read_run(path: Path) -> Run:
     if not path.is_dir():
         raise UserError(f"{path} is no folder; give the folder of a run, for example one under runs/")
     data = _json(run, "config.json")
-    if isinstance(data, dict):
+    if data:
         try:
             run.config = Config.from_dict(data)
         except (UserError, TypeError, AttributeError) as error:
             run.warnings.append(f"config.json is not understood: {error}")
-    about = _json(run, "run.json")
-    run.about = about if isinstance(about, dict) else {}
+    run.about = _json(run, "run.json")
     run.metrics = _columns(run, "metrics.csv")
     run.timing = _columns(run, "timing.csv")
     run.places = _places(run)
@@ -161,14 +160,17 @@ def game_of(config: Config) -> str:
     return config.env.id.removeprefix("ALE/").removesuffix("-v5").removesuffix("-v0").removesuffix("-v1")
 
 
-def _json(run: Run, name: str) -> Any:
+def _json(run: Run, name: str) -> dict[str, Any]:
     try:
-        return json.loads((run.path / name).read_text())
+        data = json.loads((run.path / name).read_text())
+        if isinstance(data, dict):
+            return data
+        run.warnings.append(f"{name} holds no fields")
     except FileNotFoundError:
         run.warnings.append(f"{name} is missing")
     except (OSError, ValueError) as error:
         run.warnings.append(f"{name} cannot be read: {error}")
-    return None
+    return {}
 
 
 def _columns(run: Run, name: str) -> Columns:

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import numpy as np
 from rich.console import Console
-from rich.progress import Progress
 
 from rnd.errors import RunError, UserError
 from rnd.record.export import Agent, load_agent
+from rnd.record.progress import Phase
 from rnd.report.play import Episode, episode, play
 from rnd.report.runs import game_of
 from rnd.report.spikes import MOST, spikes
@@ -56,11 +56,12 @@ def watch(path: Path, stem: Path, options: WatchOptions, console: Console) -> li
 def best_episode(agent: Agent, options: WatchOptions, console: Console) -> Episode:
     """The episode worth showing."""
     best: Episode | None = None
-    with Progress(console=console, transient=True) as progress:
-        for number in progress.track(range(options.episodes), description="playing"):
+    with Phase(console, "playing", options.episodes, unit="episodes") as phase:
+        for number in range(options.episodes):
             played = episode(agent, options.seed, number)
             if best is None or worth(played) > worth(best):
                 best = played
+            phase.advance(number + 1)
     assert best is not None
     return best
 
@@ -79,11 +80,8 @@ def film(
     frames: dict[int, np.ndarray] = {}
     recent = ""
     replayed = play(agent, options.seed, best.seed, screens=True)
-    with (
-        Mp4(path, options.fps or (30 if atari else 10)) as video,
-        Progress(console=console, transient=True) as progress,
-    ):
-        task = progress.add_task("filming", total=len(best.moments))
+    fps = options.fps or (30 if atari else 10)
+    with Mp4(path, fps) as video, Phase(console, "filming", len(best.moments)) as phase:
         for index, (moment, expected) in enumerate(zip(replayed, best.moments, strict=False)):
             if moment.bonus != expected.bonus:
                 raise RunError(f"the episode did not repeat itself at step {moment.step}; the video would be false")
@@ -93,5 +91,5 @@ def film(
                 assert moment.screen is not None
                 frames[index] = moment.screen.copy()
             video.write(overlay.frame(index, moment, recent))
-            progress.advance(task)
+            phase.advance(index + 1)
     return frames

@@ -23,6 +23,7 @@ from rnd.record.folder import RunFolder
 from rnd.record.interrupt import Interrupts
 from rnd.record.keeper import Keeper
 from rnd.record.metrics import CsvWriter, Row, TensorBoardWriter, WandbWriter, Writer, Writers, truncate
+from rnd.record.places import PlacesWriter
 from rnd.record.progress import Phase, count, duration, shown
 from rnd.train import Trainer, random_steps, resolve_device
 
@@ -206,7 +207,11 @@ def make_writers(trainer: Trainer, folder: RunFolder) -> Writers:
     config = trainer.config
     # TensorBoard drops what an earlier process wrote after the checkpoint.
     purge = trainer.frames + 1 if trainer.iteration else None
-    writers: list[Writer] = [CsvWriter(folder.path), TensorBoardWriter(folder.path, purge)]
+    writers: list[Writer] = [
+        CsvWriter(folder.path),
+        TensorBoardWriter(folder.path, purge),
+        PlacesWriter(folder.path, trainer.episodes),
+    ]
     if config.wandb:
         writers.append(WandbWriter(folder.path, folder.path.name, config.to_dict()))
     return Writers(writers)

@@ -12,6 +12,7 @@ import math
 
 import torch
 from torch import Generator, Tensor
+from torch.nn import functional as F
 
 from rnd.envs.spec import ActionSpec
 
@@ -36,6 +37,16 @@ def sample(spec: ActionSpec, logits_BA: Tensor, noise_BA: Tensor) -> Tensor:
         return mean_BK + log_std_BK.exp() * noise_BA
     choices = [part.argmax(-1) for part in (logits_BA + noise_BA).split(spec.sizes, dim=-1)]
     return choices[0] if spec.kind == "discrete" else torch.stack(choices, dim=-1)
+
+
+def encode(spec: ActionSpec, actions_BK: Tensor) -> Tensor:
+    """Actions as inputs of a network, [B, sum of sizes]: choices one-hot, boxes as they are."""
+    if spec.kind == "continuous":
+        return actions_BK
+    if spec.kind == "discrete":
+        actions_BK = actions_BK.unsqueeze(-1)
+    parts = [F.one_hot(actions_BK[..., k], size) for k, size in enumerate(spec.sizes)]
+    return torch.cat(parts, dim=-1).float()
 
 
 def greedy(spec: ActionSpec, logits_BA: Tensor) -> Tensor:

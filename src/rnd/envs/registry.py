@@ -21,6 +21,11 @@ os.environ.setdefault("PYGAME_HIDE_SUPPORT_PROMPT", "1")
 
 def make(config: Config) -> VectorEnv:
     """The environments of a run, not yet reset."""
+    if config.env.id.startswith("rnd/"):
+        from rnd.envs.batch_envs import BatchEnvs
+        from rnd.envs.own import make_batch
+
+        return BatchEnvs(make_batch(config.env.id, config.env.num_envs, config.seed), config.env.num_envs)
     return LocalEnvs(partial(make_cell, config), config.env.num_envs)
 
 

@@ -6,6 +6,8 @@ saving a generator is saving an integer.
 
 from __future__ import annotations
 
+import numpy as np
+
 _MASK = (1 << 64) - 1
 
 
@@ -35,3 +37,19 @@ class SplitMix64:
 def environment_seed(seed: int, env: int) -> int:
     """Seed of environment `env` of a run: far apart for neighbouring runs and environments."""
     return mix((mix(seed & _MASK) + env * 0x9E3779B97F4A7C15) & _MASK)
+
+
+class SplitMixArray:
+    """One generator a row, all drawn at once; the numbers of each are those of a `SplitMix64`."""
+
+    def __init__(self, states: np.ndarray):
+        self.states = states
+        """uint64, changed in place."""
+
+    def next(self) -> np.ndarray:
+        self.states += np.uint64(0x9E3779B97F4A7C15)
+        z = self.states
+        z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+        out: np.ndarray = z ^ (z >> np.uint64(31))
+        return out

@@ -1,0 +1,122 @@
+"""NoisyTV: four rooms with a television in the first, on which some bonuses get stuck.
+
+The agent walks (up, down, left, right) and has a fifth action, the remote control. In front of the television it sees
+the picture of the channel, and the remote control switches to a random one of CHANNELS. Elsewhere the fifth action
+does nothing and the screen is dark. A bonus that is the error of predicting the NEXT observation from the action never
+gets small here; one that measures how well an observation is known (RND) has soon seen every channel. In the far room
+waits the only reward, +1, which ends the episode.
+
+`room` tells where the agent is: 1 in front of the television, 0 elsewhere in the first room, 2, 3, 4 the other rooms.
+
+Legend: N environments, n = rows that are stepped, C cells, P pixels of the screen.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from rnd.envs.batch import Batch
+from rnd.envs.spec import ActionSpec, Arrays, EnvSpec, ObservationSpec
+from rnd.envs.splitmix import SplitMixArray, environment_seed
+
+MAP = """
+#############
+#TT...#.....#
+#TT...#.....#
+#.S...D.....#
+#.....#.....#
+#.....#.....#
+#D######D####
+#.....#.....#
+#.....#.....#
+#.....D.....#
+#.....#.....#
+#.....#....G#
+#############
+"""
+"""# wall, T in front of the television, S start, G goal, D doors between the rooms."""
+
+CHANNELS = 32
+PIXELS = 24
+MAX_STEPS = 200
+REMOTE = 4
+"""The action that changes the channel."""
+MOVES = np.array([[-1, 0], [1, 0], [0, -1], [0, 1], [0, 0]])
+
+
+class NoisyTV(Batch):
+    """N agents in N copies of the rooms. Shows the agent's cell one-hot, then the screen, PIXELS bits."""
+
+    def __init__(self, num_envs: int, seed: int = 0):
+        grid = np.array([list(line) for line in MAP.split()])
+        self.wall = grid == "#"
+        self.tv = grid == "T"
+        self.rooms = _rooms(self.tv)
+        (self.start,), (self.goal,) = np.argwhere(grid == "S"), np.argwhere(grid == "G")
+        self.pictures = np.random.default_rng(CHANNELS).integers(0, 2, (CHANNELS, PIXELS)).astype(np.float32)
+        self.state = {
+            "place": np.tile(self.start, (num_envs, 1)),
+            "channel": np.zeros(num_envs, np.int64),
+            "age": np.zeros(num_envs, np.int64),
+            "random": np.array([environment_seed(seed, i) for i in range(num_envs)], np.uint64),
+        }
+        self.spec = EnvSpec(
+            id="rnd/NoisyTV",
+            observation=ObservationSpec("vector", (self.wall.size + PIXELS,)),
+            action=ActionSpec("discrete", (len(MOVES),)),
+            has_rooms=True,
+            success_return=0.0,
+            time_limits=True,
+            backend="numpy",
+        )
+
+    def reset(self, out: Arrays) -> None:
+        everyone = slice(0, len(self.state["age"]))
+        self._begin(np.arange(everyone.stop))
+        self._show(out["obs"], everyone)
+        out["room"][:] = self.rooms[tuple(self.state["place"].T)]
+
+    def step(self, out: Arrays, rows: slice) -> None:
+        action, place = out["action"][rows], self.state["place"][rows]
+        target = place + MOVES[action]
+        free = ~self.wall[target[:, 0], target[:, 1]]
+        place[free] = target[free]
+        self._change_channel(rows, action == REMOTE)
+        self.state["age"][rows] += 1
+
+        found = (place == self.goal).all(axis=1)
+        late = (self.state["age"][rows] >= MAX_STEPS) & ~found
+        out["reward"][rows] = found
+        out["terminated"][rows] = found
+        out["truncated"][rows] = late
+        if "final_obs" in out:
+            self._show(out["final_obs"][rows], rows)
+        self._begin(rows.start + np.flatnonzero(found | late))
+        self._show(out["obs"][rows], rows)
+        out["room"][rows] = self.rooms[place[:, 0], place[:, 1]]
+
+    def _begin(self, which: np.ndarray) -> None:
+        self.state["place"][which] = self.start
+        self.state["channel"][which] = 0
+        self.state["age"][which] = 0
+
+    def _change_channel(self, rows: slice, pressed: np.ndarray) -> None:
+        draws = SplitMixArray(self.state["random"][rows]).next()  # one a step, needed or not: cheap, and no bookkeeping
+        place = self.state["place"][rows]
+        switched = pressed & self.tv[place[:, 0], place[:, 1]]
+        self.state["channel"][rows][switched] = (draws[switched] % np.uint64(CHANNELS)).astype(np.int64)
+
+    def _show(self, obs: np.ndarray, rows: slice) -> None:
+        place, cells = self.state["place"][rows], self.wall.size
+        obs[...] = 0
+        obs[np.arange(len(obs)), place[:, 0] * self.wall.shape[1] + place[:, 1]] = 1
+        watching = self.tv[place[:, 0], place[:, 1]]
+        obs[watching, cells:] = self.pictures[self.state["channel"][rows][watching]]
+
+
+def _rooms(tv: np.ndarray) -> np.ndarray:
+    """The number of every cell's room. A door belongs to the room behind it."""
+    row, column = np.indices(tv.shape)
+    quarter = 2 * (row >= tv.shape[0] // 2) + (column >= tv.shape[1] // 2)
+    numbers = np.array([0, 2, 3, 4])[quarter]
+    return np.where(tv, 1, numbers).astype(np.int32)

@@ -1,0 +1,42 @@
+"""Our own environments by name: `rnd/DeepSea-4` to `rnd/DeepSea-64`, `rnd/NoisyTV`."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from rnd.envs.batch import Batch, SingleEnv
+from rnd.envs.deep_sea import SIZES, DeepSea
+from rnd.envs.noisy_tv import NoisyTV
+from rnd.errors import UserError, nearest
+
+NAMES = ("rnd/NoisyTV", *(f"rnd/DeepSea-{size}" for size in SIZES))
+
+
+def make_batch(env_id: str, num_envs: int, seed: int) -> Batch:
+    """All environments of a run. The seed decides what DeepSea's actions mean, and what the television shows."""
+    if env_id not in NAMES:
+        raise UserError(f"unknown environment {env_id}; {nearest(env_id, NAMES)}")
+    if env_id == "rnd/NoisyTV":
+        return NoisyTV(num_envs, seed)
+    return DeepSea(int(env_id.rpartition("-")[2]), num_envs, mapping_seed=seed)
+
+
+def deep_sea_env(size: int, mapping_seed: int = 0) -> SingleEnv:
+    """DeepSea for Gymnasium. What the actions mean is part of the problem, so `reset(seed=...)` does not change it."""
+    return SingleEnv(lambda _: DeepSea(size, 1, mapping_seed))
+
+
+def noisy_tv_env() -> SingleEnv:
+    """NoisyTV for Gymnasium."""
+    return SingleEnv(partial(NoisyTV, 1))
+
+
+def register() -> None:
+    """Tell Gymnasium about our environments. Gymnasium calls this itself where rnd is installed (its entry point)."""
+    import gymnasium
+
+    if "rnd/NoisyTV" in gymnasium.registry:
+        return
+    gymnasium.register("rnd/NoisyTV", entry_point="rnd.envs.own:noisy_tv_env")
+    for size in SIZES:
+        gymnasium.register(f"rnd/DeepSea-{size}", entry_point="rnd.envs.own:deep_sea_env", kwargs={"size": size})

@@ -16,6 +16,7 @@ from rnd.errors import RunError, UserError, nearest
 
 COMMANDS = {
     "train": ("rnd.commands.train", "train an agent: rnd train [GAME] [flags]"),
+    "paper": ("rnd.commands.paper", "run an experiment of the paper: rnd paper NAME [flags]"),
 }
 """Name to (module with a `main(arguments)`, one line for --help)."""
 

@@ -31,6 +31,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except UserError as error:
         fail(str(error), 2)
     except RunError as error:
+        for note in getattr(error, "__notes__", []):  # the traceback of an environment
+            print(note, file=sys.stderr)
         fail(str(error), 1)
     except KeyboardInterrupt:
         fail("interrupted", 130)

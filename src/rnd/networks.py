@@ -109,7 +109,9 @@ class Policy(nn.Module):
         return PolicyOutput(*(x.view(steps, envs, *x.shape[1:]) for x in self.heads(features)))
 
     def features(self, obs_BX: Tensor) -> Tensor:
-        features: Tensor = self.torso(obs_BX.float() / 255 if self.image else obs_BX)
+        if self.image:
+            obs_BX = (obs_BX.float() / 255).contiguous(memory_format=torch.channels_last)
+        features: Tensor = self.torso(obs_BX)
         return features
 
     def heads(self, features: Tensor) -> PolicyOutput:

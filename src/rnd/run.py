@@ -57,13 +57,18 @@ def loop(trainer: Trainer, writers: Writers, console: Console) -> Row:
         for row in trainer.train():
             now = time.monotonic()
             seconds, clock = now - clock, now
-            writers.write(
-                row, {"seconds": seconds, "frames_per_second": config.frames_per_rollout / max(seconds, 1e-9)}
-            )
+            writers.write(row, timing(trainer, seconds))
             phase.advance(trainer.frames, row)
             if row["iteration"] == 1:
                 announce(config, phase.rate, console)
     return row
+
+
+def timing(trainer: Trainer, seconds: float) -> Row:
+    """Where the wall time of an iteration went. With --overlap the parts run side by side and add up to more."""
+    parts = trainer.collector.clock.lap() | trainer.clock.lap()
+    speed = trainer.config.frames_per_rollout / max(seconds, 1e-9)
+    return {"seconds": seconds, "frames_per_second": speed, **parts, "other": seconds - sum(parts.values())}
 
 
 def make_writers(config: Config, folder: RunFolder) -> Writers:

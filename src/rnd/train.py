@@ -18,11 +18,13 @@ from rnd.envs.interface import VectorEnv
 from rnd.errors import UserError
 from rnd.networks import Policy
 from rnd.normalize import ReturnScaler
+from rnd.overlap import OverlappedCollector
 from rnd.ppo import Learner
 from rnd.record.episodes import EpisodeStats
 from rnd.record.metrics import Row
 from rnd.returns import combine
 from rnd.rollout import Collector, random_actions
+from rnd.stopwatch import Stopwatch
 from rnd.transitions import Transitions
 
 SCORED_AT_ONCE = 4096
@@ -41,10 +43,13 @@ class Trainer:
         self.bonus = bonuses.make(config.bonus, spec.observation, spec.action, config.bonus_options).to(self.device)
         self.scaler = ReturnScaler(config.env.num_envs, config.gamma_int).to(self.device)
         self.generator = torch.Generator(self.device).manual_seed(config.seed)
+        acting = torch.Generator(self.device).manual_seed(config.seed + 2**32)
         self.random = np.random.default_rng(config.seed)
-        self.collector = Collector(config, env, self.policy, self.device, self.generator)
+        collector = Collector(config, env, self.policy, self.device, acting)
+        self.collector = OverlappedCollector(collector) if config.overlap else collector
         self.learner = Learner(config, spec.action, self.policy, self.bonus, self.generator)
         self.episodes = EpisodeStats(spec.success_return)
+        self.clock = Stopwatch("learning")
         self.iteration = 0
 
     @property
@@ -57,15 +62,16 @@ class Trainer:
             # sample a_t ~ policy, and s_{t+1}, e_t from the environments
             rollout = self.collector.collect()
             moves = rollout.transitions
-            # intrinsic reward of s_{t+1}, with the statistics as they were; then normalise it
-            bonus_TN = in_chunks(self.bonus.score, moves)
-            intrinsic_TN = self.scaler(bonus_TN)
-            # returns and advantages of both streams, combined
-            values = rollout.values_ext_TpN, rollout.values_int_TpN
-            targets = combine(self.config, rollout.rewards_ext_TN, intrinsic_TN, *values, rollout.done_TN)
-            # update the observation statistics, then optimise policy and predictor with the new ones
-            self.bonus.observe(moves.next_obs)
-            losses = self.learner.update(rollout, targets, in_chunks(self.bonus.targets, moves))
+            with self.clock("learning"):
+                # intrinsic reward of s_{t+1}, with the statistics as they were; then normalise it
+                bonus_TN = in_chunks(self.bonus.score, moves)
+                intrinsic_TN = self.scaler(bonus_TN)
+                # returns and advantages of both streams, combined
+                values = rollout.values_ext_TpN, rollout.values_int_TpN
+                targets = combine(self.config, rollout.rewards_ext_TN, intrinsic_TN, *values, rollout.done_TN)
+                # update the observation statistics, then optimise policy and predictor with the new ones
+                self.bonus.observe(moves.next_obs)
+                losses = self.learner.update(rollout, targets, in_chunks(self.bonus.targets, moves))
 
             self.iteration += 1
             self.episodes.update(rollout.episodes, rollout.rooms_entered, self.frames)

@@ -9,11 +9,13 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import cv2
 import numpy as np
 
 from rnd.envs.observations import SCREEN
 from rnd.envs.spec import ActionSpec, Arrays, Cell, EnvSpec, ObservationSpec
 from rnd.envs.splitmix import SplitMix64
+from rnd.errors import UserError
 
 RAW_SCREEN = (210, 160)
 
@@ -25,55 +27,77 @@ class AleCell(Cell):
     """ale-py with frame skip, maximum of the last two frames, grey, 84x84."""
 
     def __init__(
-        self, rom: str, env_id: str, seed: int, *, frame_skip: int, sticky: float, max_episode_frames: int
+        self,
+        rom: str,
+        env_id: str,
+        seed: int,
+        *,
+        frame_skip: int,
+        sticky: float,
+        max_episode_frames: int,
+        time_limits: bool = False,
     ) -> None:
         self.ale = _interface(rom)
-        self.actions = [int(action) for action in self.ale.getMinimalActionSet()]
+        self.actions = [int(getattr(action, "value", action)) for action in self.ale.getMinimalActionSet()]
         self.rom, self.frame_skip, self.sticky, self.max_frames = rom, frame_skip, sticky, max_episode_frames
         self.random = SplitMix64(seed)
         self.executed = 0
         self.frames = 0
-        self._last_two = np.zeros((2, *RAW_SCREEN), np.uint8)
+        self._last, self._last_but_one, self._seen = np.zeros((3, *RAW_SCREEN), np.uint8)
+        self._ram = np.zeros(128, np.uint8)
+        self.ale.reset_game()
+        self._start = self.ale.cloneState(include_rng=True)
+        self._start_screen = self.ale.getScreenGrayscale().reshape(RAW_SCREEN)
         self.spec = EnvSpec(
             id=env_id,
             observation=ObservationSpec("image", (SCREEN, SCREEN)),
             action=ActionSpec("discrete", (len(self.actions),)),
             frame_skip=frame_skip,
             has_rooms=rom in ROOM_BYTES,
+            time_limits=time_limits,
             backend="ale-py",
         )
 
     def reset(self, out: Arrays, i: int) -> None:
-        self.ale.reset_game()
+        # Every episode starts as the first one after the ROM was loaded. ale-py's own later resets differ from it in
+        # Solaris, Private Eye and Freeway, by the number of resets before: not a thing that a run should depend on.
+        self.ale.restoreState(self._start)
         self.executed = 0  # NOOP: the sticky memory does not outlive the episode
         self.frames = 0
-        self.ale.getScreenGrayscale(self._last_two[0])
-        self._last_two[1] = 0
-        self._write(out, i)
+        self._last[...] = self._start_screen  # ale-py shows the old screen until the first frame after a restore
+        self._last_but_one.fill(0)
+        self._tell(out, i)
 
     def step(self, out: Arrays, i: int) -> None:
-        wanted = self.actions[int(out["action"][i])]
-        reward = 0.0
+        ale, wanted, reward = self.ale, self.actions[out["action"][i]], 0
         game_over = truncated = False
-        for frame in range(self.frame_skip):
+        for remaining in range(self.frame_skip - 1, -1, -1):
             if self.random.uniform() >= self.sticky:
                 self.executed = wanted
-            reward += self.ale.act(self.executed)
+            reward += ale.act(self.executed)
             self.frames += 1
-            game_over = self.ale.game_over(with_truncation=False)
-            truncated = not game_over and self.frames >= self.max_frames
-            if game_over or truncated:
+            if ale.game_over(with_truncation=False):
+                game_over = True
                 break
-            remaining = self.frame_skip - 1 - frame
-            if remaining < 2:
-                self.ale.getScreenGrayscale(self._last_two[remaining])
+            if self.frames >= self.max_frames:
+                truncated = True
+                break
+            if remaining == 1:
+                ale.getScreenGrayscale(self._last_but_one)
+            elif remaining == 0:
+                ale.getScreenGrayscale(self._last)
         out["reward"][i] = reward
         out["terminated"][i] = game_over
         out["truncated"][i] = truncated
+        if truncated and self.spec.time_limits:
+            ale.getScreenGrayscale(self._last)
+            if remaining > 0:  # cut in the middle of an agent step: there is only one new frame
+                self._last_but_one.fill(0)
+            self._draw(out["final_obs"][i])
         if game_over or truncated:
             self.reset(out, i)
         else:
-            self._write(out, i)
+            self._tell(out, i)
 
     def save(self) -> bytes:
         header = {"rom": self.rom, "random": self.random.state, "executed": self.executed, "frames": self.frames}
@@ -84,17 +108,22 @@ class AleCell(Cell):
 
         line, raw = data.split(b"\n", 1)
         header = json.loads(line)
+        if header["rom"] != self.rom:
+            raise UserError(f"the saved state is of {header['rom']}, not of {self.rom}")
         self.random = SplitMix64(int(header["random"]))
         self.executed, self.frames = int(header["executed"]), int(header["frames"])
         self.ale.restoreState(ALEState(raw))
 
-    def _write(self, out: Arrays, i: int) -> None:
-        import cv2
-
-        cv2.resize(self._last_two.max(axis=0), (SCREEN, SCREEN), dst=out["obs"][i], interpolation=cv2.INTER_AREA)
+    def _tell(self, out: Arrays, i: int) -> None:
+        self._draw(out["obs"][i])
         out["lives"][i] = self.ale.lives()
-        if self.rom in ROOM_BYTES:
-            out["room"][i] = place(self.rom, self.ale.getRAM())
+        if self.spec.has_rooms:
+            self.ale.getRAM(self._ram)
+            out["room"][i] = place(self.rom, self._ram)
+
+    def _draw(self, picture: np.ndarray) -> None:
+        np.maximum(self._last, self._last_but_one, out=self._seen)
+        cv2.resize(self._seen, (SCREEN, SCREEN), dst=picture, interpolation=cv2.INTER_AREA)
 
 
 def place(rom: str, ram: np.ndarray) -> Any:

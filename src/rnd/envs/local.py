@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
+from rnd.envs.blobs import join, split
+from rnd.envs.failures import describe, environment_error
 from rnd.envs.interface import Buffers, VectorEnv
 from rnd.envs.spec import Arrays, Cell
 
@@ -13,42 +16,36 @@ from rnd.envs.spec import Arrays, Cell
 class LocalEnvs(VectorEnv):
     """Cells stepped in a loop: no processes, the simplest thing that can be debugged."""
 
-    def __init__(self, make_cell: Callable[[int], Cell], num_envs: int):
+    def __init__(self, make_cell: Callable[[int], Cell], num_envs: int, groups: int = 1):
         self.cells = [make_cell(i) for i in range(num_envs)]
         spec = self.cells[0].spec
-        super().__init__(spec, num_envs, Buffers(spec, num_envs))
+        super().__init__(spec, num_envs, Buffers(spec, num_envs), groups)
 
     def _reset(self) -> None:
-        for i, cell in enumerate(self.cells):
-            cell.reset(self.buffers.arrays, i)
+        self._each(slice(0, self.num_envs), lambda cell, i: cell.reset(self.buffers.arrays, i))
 
     def _send(self, group: slice) -> None:
-        for i in range(group.start, group.stop):
-            self.cells[i].step(self.buffers.arrays, i)
+        self._each(group, lambda cell, i: cell.step(self.buffers.arrays, i))
 
     def _recv(self, group: slice) -> None:
         """`_send` has already done the step."""
 
     def _save(self) -> Arrays:
-        return pack([cell.save() for cell in self.cells])
+        return {"cells": np.frombuffer(join([cell.save() for cell in self.cells]), np.uint8)}
 
     def _load(self, state: Arrays) -> None:
-        for i, data in enumerate(unpack(state)):
-            self.cells[i].load(data, self.buffers.arrays, i)
+        blobs = split(state["cells"].tobytes())
+        self._each(slice(0, self.num_envs), lambda cell, i: cell.load(blobs[i], self.buffers.arrays, i))
+
+    def _each(self, rows: slice, do: Callable[[Cell, int], Any]) -> None:
+        i = rows.start
+        try:
+            for i in range(rows.start, rows.stop):
+                do(self.cells[i], i)
+        except Exception as error:
+            raise environment_error(i, *describe(error)) from error
 
     def close(self) -> None:
         for cell in self.cells:
             cell.close()
         self.cells = []
-
-
-def pack(blobs: list[bytes]) -> Arrays:
-    """Ragged byte strings as two plain arrays."""
-    sizes = np.array([len(blob) for blob in blobs], np.int64)
-    return {"bytes": np.frombuffer(b"".join(blobs), np.uint8).copy(), "sizes": sizes}
-
-
-def unpack(state: Arrays) -> list[bytes]:
-    ends = np.cumsum(state["sizes"])
-    data = state["bytes"].tobytes()
-    return [data[end - size : end] for end, size in zip(ends.tolist(), state["sizes"].tolist(), strict=True)]

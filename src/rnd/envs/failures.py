@@ -1,0 +1,23 @@
+"""What went wrong in an environment, for people: one line with its number, and the original traceback as a note."""
+
+from __future__ import annotations
+
+import traceback
+
+from rnd.errors import RunError, UserError
+
+
+def describe(error: BaseException) -> tuple[str, str]:
+    """One line, and the traceback; errors that are already meant for people need none."""
+    if isinstance(error, RunError | UserError):
+        return str(error), ""
+    text = "".join(traceback.format_exception(error)).rstrip()
+    return f"raised {type(error).__name__}: {error}", text
+
+
+def environment_error(env: int, line: str, trace: str) -> RunError:
+    """The error that stops the run because of environment number `env`."""
+    error = RunError(f"environment {env} {line}")
+    if trace:
+        error.add_note(trace)
+    return error

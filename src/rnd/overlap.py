@@ -1,0 +1,65 @@
+"""Collect the next rollout while the last one is learned from (`--overlap`)."""
+
+from __future__ import annotations
+
+import copy
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import cached_property
+
+import torch
+
+from rnd.rollout import Collector, Rollout
+
+
+class OverlappedCollector:
+    """Collects the next rollout while the caller learns from the last one.
+
+    The rollout that is learned from was acted by the policy of one update before: not the paper's synchronous loop,
+    and PPO's ratio accounts for it. The first rollouts are synchronous, so that graphs are captured undisturbed.
+    """
+
+    SYNCHRONOUS = 2
+
+    def __init__(self, collector: Collector):
+        self.inner, self.policy = collector, collector.policy
+        self.actor = collector.policy = copy.deepcopy(collector.policy)
+        self.clock = collector.clock
+        self._calls = 0
+        self._pending: Future[Rollout] | None = None
+        self._pool = ThreadPoolExecutor(1, thread_name_prefix="collector")
+
+    def start(self) -> None:
+        self.inner.start()
+
+    def collect(self) -> Rollout:
+        """The last rollout, copied; the next one is under way when this returns."""
+        self._calls += 1
+        rollout = self._pending.result() if self._pending else self._work()
+        rollout = rollout.clone()
+        with torch.no_grad():
+            for mine, learned in zip(self.actor.parameters(), self.policy.parameters(), strict=True):
+                mine.copy_(learned)
+        if self._calls > self.SYNCHRONOUS:
+            self._synchronize()
+            self._pending = self._pool.submit(self._work)
+        return rollout
+
+    def close(self) -> None:
+        """Wait for the rollout that is under way."""
+        self._pool.shutdown(wait=True, cancel_futures=True)
+
+    def _work(self) -> Rollout:
+        if self.inner.device.type != "cuda":
+            return self.inner.collect()
+        with torch.cuda.stream(self._stream):
+            rollout = self.inner.collect()
+            self._stream.synchronize()
+        return rollout
+
+    @cached_property
+    def _stream(self) -> torch.cuda.Stream:
+        return torch.cuda.Stream()
+
+    def _synchronize(self) -> None:
+        if self.inner.device.type == "cuda":
+            torch.cuda.current_stream().synchronize()

@@ -1,0 +1,177 @@
+"""Atari exactly as in the paper, checked against Gymnasium's own preprocessing and ale-py itself."""
+
+from __future__ import annotations
+
+import gymnasium
+import numpy as np
+import pytest
+from ale_py import Action, roms
+from ale_py.env import AtariEnv
+from gymnasium.wrappers import AtariPreprocessing
+
+from rnd.envs.ale_cell import AleCell, place
+from rnd.envs.cells import rom_of
+from rnd.envs.spec import buffer_layout
+from rnd.presets import ATARI_GAMES
+
+GAMES = [rom_of(env_id) for env_id in ATARI_GAMES.values()]
+
+
+def make(rom: str, seed: int = 3, sticky: float = 0.25, max_episode_frames: int = 18_000, **options: bool):
+    """A cell and the arrays that it writes to."""
+    cell = AleCell(rom, rom, seed, frame_skip=4, sticky=sticky, max_episode_frames=max_episode_frames, **options)
+    return cell, {name: np.zeros(shape, dtype) for name, (shape, dtype) in buffer_layout(cell.spec, 1).items()}
+
+
+class Recorder:
+    """Passes everything on to ale-py, and writes down the raw actions."""
+
+    def __init__(self, ale):
+        self._ale = ale
+        self.executed: list[int] = []
+
+    def __getattr__(self, name):
+        return getattr(self._ale, name)
+
+    def act(self, action):
+        self.executed.append(action)
+        return self._ale.act(action)
+
+
+class Replay(gymnasium.Wrapper):
+    """Ignores the action that it is given and takes the next one of a recording."""
+
+    def __init__(self, env):
+        super().__init__(env)
+        self.recording: list[int] = []
+
+    def step(self, action):
+        return self.env.step(self.recording.pop(0))
+
+
+@pytest.mark.parametrize("rom", GAMES)
+def test_frames_are_those_of_gymnasium(rom):
+    """2,000 agent steps with the same executed raw actions; resets (two and more, by the cap at least) included."""
+    cap = 3_000
+    cell, out = make(rom, max_episode_frames=cap)
+    cell.ale = Recorder(cell.ale)
+    replay = Replay(
+        AtariEnv(
+            rom,
+            frameskip=1,
+            repeat_action_probability=0.0,
+            full_action_space=True,  # then the number of an action is that of ale-py
+            max_num_frames_per_episode=cap,
+        )
+    )
+    theirs = AtariPreprocessing(replay, noop_max=0, frame_skip=4)
+    random, ends = np.random.default_rng(0), 0
+    cell.reset(out, 0)
+    assert np.array_equal(out["obs"][0], theirs.reset(seed=0)[0])
+    for step in range(2_000):
+        out["action"][0] = random.integers(len(cell.actions))
+        cell.step(out, 0)
+        replay.recording, cell.ale.executed = cell.ale.executed, []
+        obs, reward, terminated, truncated, info = theirs.step(0)
+        assert (reward, terminated, truncated) == (out["reward"][0], out["terminated"][0], out["truncated"][0]), step
+        assert not replay.recording
+        if terminated or truncated:
+            ends += 1
+            obs, info = theirs.reset(seed=0)
+        assert np.array_equal(out["obs"][0], obs), step
+        assert info["lives"] == out["lives"][0]
+    assert ends >= 2
+
+
+class NoGame:
+    """ale-py's interface without a game: the draws alone."""
+
+    def __init__(self):
+        self.executed: list[int] = []
+
+    def act(self, action):
+        self.executed.append(action)
+        return 0
+
+    def game_over(self, with_truncation):
+        return False
+
+    def getScreenGrayscale(self, screen):
+        pass
+
+    def lives(self):
+        return 1
+
+
+def test_stickiness_is_drawn_for_every_raw_frame():
+    cell, out = make("freeway", max_episode_frames=10**9)
+    cell.ale = NoGame()
+    repeated = frames = changed_inside = 0
+    for step in range(30_000):
+        out["action"][0] = step % 3
+        before = cell.executed
+        cell.step(out, 0)
+        executed, cell.ale.executed = cell.ale.executed, []
+        wanted = cell.actions[step % 3]
+        for action in executed:
+            if before != wanted:  # a repeated action can be told from the wanted one
+                frames += 1
+                repeated += action == before
+            before = action
+        changed_inside += len(set(executed)) > 1
+    assert frames > 30_000
+    # Three deviations of a share of that many draws are 0.0075 at most; the generator is seeded, so this is exact.
+    assert repeated / frames == pytest.approx(0.25, abs=0.005)
+    assert changed_inside > 1_000
+
+
+def test_no_stickiness_at_zero_and_memory_ends_with_the_episode():
+    cell, out = make("freeway", sticky=0.0)
+    cell.ale = Recorder(cell.ale)
+    cell.reset(out, 0)
+    for action in (1, 2, 0):
+        out["action"][0] = action
+        cell.step(out, 0)
+    assert cell.ale.executed == [a for action in (1, 2, 0) for a in [cell.actions[action]] * 4]
+    out["action"][0] = 1
+    cell.step(out, 0)
+    cell.reset(out, 0)
+    assert cell.executed == Action.NOOP.value
+
+
+@pytest.mark.parametrize("rom", ["montezuma_revenge", "pitfall"])
+def test_an_idle_episode_has_4500_steps(rom):
+    cell, out = make(rom)
+    cell.reset(out, 0)
+    first = out["obs"][0].copy()
+    for step in range(1, 4_501):
+        cell.step(out, 0)
+        assert not out["terminated"][0]
+        assert out["truncated"][0] == (step == 4_500)
+    assert cell.frames == 0 and np.array_equal(out["obs"][0], first)
+
+
+def test_a_lost_life_does_not_end_the_episode():
+    cell, out = make("montezuma_revenge")
+    cell.reset(out, 0)
+    random, lives = np.random.default_rng(0), [int(out["lives"][0])]
+    while not out["terminated"][0]:
+        out["action"][0] = random.integers(18)
+        cell.step(out, 0)
+        if out["lives"][0] != lives[-1]:
+            lives.append(int(out["lives"][0]))
+    assert lives == [6, 5, 4, 3, 2, 1, 6]
+
+
+def test_the_last_observation_is_told_at_a_time_limit():
+    cell, out = make("montezuma_revenge", max_episode_frames=200, time_limits=True)
+    other, unlimited = make("montezuma_revenge")
+    cell.reset(out, 0)
+    other.reset(unlimited, 0)
+    for _ in range(50):
+        out["action"][0] = unlimited["action"][0] = 3
+        cell.step(out, 0)
+        other.step(unlimited, 0)
+    assert out["truncated"][0]
+    assert np.array_equal(out["final_obs"][0], unlimited["obs"][0])
+    assert not np.array_equal(out["final_obs"][0], out["obs"][0])

@@ -26,10 +26,10 @@ ROOMS = [
     "record",
     "train",
     "run",
+    "cli",
     "report",
     "paper",
     "integrations",
-    "cli",
     "commands",
 ]
 """In the order in which data flows: a room may import what stands before it."""

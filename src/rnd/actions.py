@@ -12,7 +12,6 @@ import math
 
 import torch
 from torch import Generator, Tensor
-from torch.nn import functional as F
 
 from rnd.envs.spec import ActionSpec
 
@@ -50,7 +49,8 @@ def encode(spec: ActionSpec, actions_BK: Tensor) -> Tensor:
         return actions_BK
     if spec.kind == "discrete":
         actions_BK = actions_BK.unsqueeze(-1)
-    parts = [F.one_hot(actions_BK[..., k], size) for k, size in enumerate(spec.sizes)]
+    choices = [torch.arange(size, device=actions_BK.device) for size in spec.sizes]
+    parts = [actions_BK[..., k : k + 1] == numbers for k, numbers in enumerate(choices)]
     return torch.cat(parts, dim=-1).float()
 
 

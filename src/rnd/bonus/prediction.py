@@ -65,4 +65,4 @@ class PredictionBonus(Bonus):
 
 def squared_error(guess_BF: Tensor, answer_BF: Tensor) -> Tensor:
     """Mean over everything but the first axis. The paper sums; the scale is divided out of the bonus later."""
-    return (guess_BF - answer_BF).square().flatten(1).mean(1)
+    return (guess_BF.float() - answer_BF.float()).square().flatten(1).mean(1)

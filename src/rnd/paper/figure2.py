@@ -3,7 +3,7 @@
 A predictor learns to mimic a random network on zeros mixed with n examples of a target class; the total is fixed. Its
 error on unseen pictures of the target class falls with n.
 
-Legend: M models trained side by side (one for every n), P pictures of a training set, B of a batch, X pixels, F features.
+Legend: M models trained side by side (one for every n), P pictures of a training set, B of a batch, X pixels.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Figure2:
 
     data: str | None = None
     """Folder with MNIST's four original .gz files; default: download them."""
-    out: str = "paper/figure2"
+    out: str = "runs/paper"
     """Folder for the picture and the numbers."""
     seeds: int = 10
     """Seeds a curve."""

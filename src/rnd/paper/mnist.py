@@ -1,4 +1,4 @@
-"""MNIST from its four original files: a folder, a hash-checked download, or the small digits of scikit-learn instead."""
+"""MNIST from its four original files: a folder, a hash-checked download, or else scikit-learn's small digits."""
 
 from __future__ import annotations
 

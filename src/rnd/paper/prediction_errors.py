@@ -105,7 +105,10 @@ def stochasticity(options: PredictionErrors) -> dict[str, dict[int, float]]:
         answer: Tensor = target(x)
         return answer + NOISE * torch.randn_like(answer)
 
-    return {"stochastic target": fit(network(), noisy, options), "deterministic target": fit(network(), target, options)}
+    return {
+        "stochastic target": fit(network(), noisy, options),
+        "deterministic target": fit(network(), target, options),
+    }
 
 
 def misspecification(options: PredictionErrors) -> dict[str, dict[int, float]]:

@@ -12,26 +12,30 @@ and writing checkpoints take as long as they take. Either notices at once when t
 from __future__ import annotations
 
 import os
-import re
+import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
+from torch.distributed.rendezvous import rendezvous
 
 from rnd.config import Config
 from rnd.errors import InterruptedRunError, RunError, UserError
+
+if TYPE_CHECKING:
+    from torch._C._distributed_c10d import Store
 
 T = TypeVar("T")
 
 QUICK = timedelta(seconds=60)
 PATIENT = timedelta(minutes=30)
-ROLL_CALL = timedelta(seconds=10)
-"""How long the others have to answer when one is missed."""
+ROLL_CALL = 10.0
+"""Seconds that the others have to answer when one is missed."""
 
 
 class LostRankError(RunError):
@@ -46,6 +50,7 @@ class Ranks:
     world: int = 1
     local_rank: int = 0
     quick: dist.ProcessGroup | None = None
+    store: Store | None = None
 
     @property
     def leads(self) -> bool:
@@ -196,23 +201,27 @@ class Ranks:
         try:
             yield
         except RuntimeError as error:
-            missing = self._missing()
-            who = f"rank {missing}" if missing else "another process of this run"
-            first_line = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-            raise LostRankError(
-                f"{who} does not answer (it was killed, stopped with an error of its own, or its machine failed), so "
-                f"rank {self.rank} stops too [{first_line[:120]}]"
-            ) from error
+            who = self._missing() or f"the ranks do not understand each other: {one_line(error)}"
+            raise LostRankError(f"{who}; rank {self.rank} stops too") from error
 
     def _missing(self) -> str | None:
-        """A roll call: the ranks that do not come to it."""
+        """A roll call in the store that the ranks met at, which outlives them: who has gone, or does not come."""
+        assert self.store is not None
+        others, deadline = {*range(self.world)} - {self.rank}, time.monotonic() + ROLL_CALL
         try:
-            dist.monitored_barrier(timeout=ROLL_CALL, wait_all_ranks=True)
-        except RuntimeError as error:
-            named = re.search(r"[Rr]anks?\s+((?:\d+(?:,\s*)?)+)\s+failed", str(error))
-            if named:
-                return named[1].strip().rstrip(",")
-            return None if self.leads else "0, or one that it waits for,"
+            self.store.set(f"here/{self.rank}", "")
+            while others:
+                for rank in sorted(others):
+                    if self.store.check([f"gone/{rank}"]):
+                        return f"rank {rank} stopped: {self.store.get(f'gone/{rank}').decode(errors='replace')}"
+                others = {rank for rank in others if not self.store.check([f"here/{rank}"])}
+                if time.monotonic() > deadline:
+                    numbers = ", ".join(map(str, sorted(others)))
+                    names = f"ranks {numbers} do" if len(others) > 1 else f"rank {numbers} does"
+                    return f"{names} not answer (killed, or its machine failed)"
+                time.sleep(0.1)
+        except RuntimeError:
+            return "the process or machine at which the ranks met is gone"
         return None
 
 
@@ -249,19 +258,26 @@ def joined() -> Iterator[Ranks]:
     if world == 1:
         yield ALONE
         return
-    meet()
+    rank, store = int(os.environ["RANK"]), meet()
     try:
-        yield Ranks(int(os.environ["RANK"]), world, int(os.environ.get("LOCAL_RANK", "0")))
+        yield Ranks(rank, world, int(os.environ.get("LOCAL_RANK", "0")), store=store)
     except InterruptedRunError:  # all leave together
         dist.destroy_process_group()
+        raise
+    except BaseException as error:
+        if not isinstance(error, LostRankError):
+            leave_word(store, rank, error)
         raise
     dist.destroy_process_group()
 
 
-def meet() -> None:
+def meet() -> Store:
     """Join the group; a port that another program holds is told, not traced."""
     try:
-        dist.init_process_group("gloo", timeout=PATIENT)
+        store: Store
+        store, rank, world = next(rendezvous("env://", timeout=PATIENT))
+        dist.init_process_group("gloo", store=store, rank=rank, world_size=world, timeout=PATIENT)
+        return store
     except RuntimeError as error:
         where = f"{os.environ.get('MASTER_ADDR')}:{os.environ.get('MASTER_PORT')}"
         if "EADDRINUSE" in str(error) or "address already in use" in str(error):
@@ -269,5 +285,15 @@ def meet() -> None:
                 f"the ranks cannot meet at {where}: another program uses this port; torchrun --standalone picks a free "
                 "one, --master-port sets another"
             ) from error
-        line = str(error).strip().splitlines()[0]
-        raise RunError(f"the ranks cannot meet at {where}: {line}") from error
+        raise RunError(f"the ranks cannot meet at {where}: {one_line(error)}") from error
+
+
+def leave_word(store: Store, rank: int, error: BaseException) -> None:
+    """Tell the others why this rank leaves, as far as that is still possible."""
+    with suppress(RuntimeError):
+        store.set(f"gone/{rank}", one_line(error))
+
+
+def one_line(error: BaseException) -> str:
+    lines = str(error).strip().splitlines()
+    return lines[0][:300] if lines else type(error).__name__

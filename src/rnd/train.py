@@ -18,6 +18,7 @@ from rnd import memory
 from rnd.config import Config
 from rnd.distributed import ALONE, Ranks, share
 from rnd.envs.interface import VectorEnv
+from rnd.envs.splitmix import environment_seed
 from rnd.errors import RunError, UserError
 from rnd.fast import arithmetic, channels_last, compiled
 from rnd.networks import Policy
@@ -180,9 +181,9 @@ class Trainer:
 
     def seed_draws(self) -> None:
         """Generators of this rank's own; other ones where a run goes on that another number of ranks began."""
-        seed, rank, again = self.config.seed, self.ranks.rank, self.iteration
+        seed, rank = self.config.seed, self.ranks.rank
         for k, generator in enumerate(self.generators.values()):
-            generator.manual_seed((seed + (2 * rank + k) * 2**32 + again * 2**48) % 2**63)
+            generator.manual_seed(draw_seed(seed, k, rank, self.iteration))
         self.random = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(rank,) if rank else ()))
 
     def modules(self) -> dict[str, nn.Module]:
@@ -217,6 +218,13 @@ def seed_everything(config: Config) -> None:
     torch.manual_seed(config.seed)
     if config.threads:
         torch.set_num_threads(config.threads)
+
+
+def draw_seed(seed: int, stream: int, rank: int, iteration: int) -> int:
+    """Seed of a generator; hashed, because a CPU's generator looks at the lower 32 bits alone."""
+    if rank == iteration == 0:
+        return seed + stream * 2**32
+    return environment_seed(environment_seed(environment_seed(seed, stream), rank), iteration)
 
 
 def resolve_device(config: Config, ranks: Ranks = ALONE) -> torch.device:

@@ -21,11 +21,16 @@ def logits_size(spec: ActionSpec) -> int:
     return 2 * spec.sizes[0] if spec.kind == "continuous" else sum(spec.sizes)
 
 
+def noise_size(spec: ActionSpec) -> int:
+    """Numbers of noise that a sample takes."""
+    return spec.sizes[0] if spec.kind == "continuous" else sum(spec.sizes)
+
+
 def draw_noise(spec: ActionSpec, shape: tuple[int, ...], generator: Generator, device: torch.device) -> Tensor:
     """Noise for `sample`: standard normal for boxes, Gumbel for choices."""
     if spec.kind == "continuous":
-        return torch.randn(*shape, spec.sizes[0], generator=generator, device=device)
-    uniform = torch.rand(*shape, sum(spec.sizes), generator=generator, device=device)
+        return torch.randn(*shape, noise_size(spec), generator=generator, device=device)
+    uniform = torch.rand(*shape, noise_size(spec), generator=generator, device=device)
     return -torch.log(-torch.log(uniform.clamp_min(1e-20)))
 
 

@@ -19,6 +19,7 @@ COMMANDS = {
     "resume": ("rnd.commands.resume", "go on with a run exactly where it was saved: rnd resume RUN [--frames N]"),
     "export": ("rnd.commands.export", "share an agent, or a checkpoint in parts: rnd export RUN [--max-part 15MB]"),
     "import": ("rnd.commands.import_", "join an exported checkpoint into a run folder: rnd import FOLDER"),
+    "bench": ("rnd.commands.bench", "measure: rnd bench envs"),
 }
 """Name to (module with a `main(arguments)`, one line for --help)."""
 

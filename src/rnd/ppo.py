@@ -15,20 +15,54 @@ from rnd.bonus.contract import Bonus
 from rnd.config import Config
 from rnd.envs.spec import ActionSpec
 from rnd.errors import RunError
+from rnd.fast import Replay, arithmetic, compiled, uses_graphs
 from rnd.networks import Policy, PolicyOutput
 from rnd.returns import Targets
 from rnd.rollout import Rollout
+from rnd.transitions import Transitions
 
 
 @dataclass(frozen=True)
-class Minibatch:
-    """Whole environments of a rollout."""
+class Batch:
+    """What the update reads: a rollout with its targets, or some environments of it."""
 
-    rollout: Rollout
+    transitions: Transitions
+    logp_TN: Tensor
+    first_TN: Tensor
+    hidden_NH: Tensor
     targets: Targets
     bonus_targets: Tensor
     keep_TN: Tensor
-    rows: slice
+    """Which transitions train the predictor."""
+
+    @staticmethod
+    def of(rollout: Rollout, targets: Targets, bonus_targets: Tensor) -> Batch:
+        keep_TN = torch.zeros_like(rollout.logp_TN, dtype=torch.bool)
+        moves, first_TN, hidden_NH = rollout.transitions, rollout.first_TN, rollout.hidden_NH
+        return Batch(moves, rollout.logp_TN, first_TN, hidden_NH, targets, bonus_targets, keep_TN)
+
+    def envs(self, rows: slice) -> Batch:
+        return Batch(
+            self.transitions.envs(rows),
+            self.logp_TN[:, rows],
+            self.first_TN[:, rows],
+            self.hidden_NH[rows],
+            Targets(*(x[:, rows] for x in self.targets)),
+            self.bonus_targets[:, rows],
+            self.keep_TN[:, rows],
+        )
+
+    def tensors(self) -> list[Tensor]:
+        moves = self.transitions
+        return [
+            *(moves.frames, moves.age, moves.actions, self.logp_TN, self.first_TN, self.hidden_NH),
+            *(*self.targets, self.bonus_targets),
+        ]
+
+    def copy_(self, other: Batch) -> None:
+        for mine, new in zip(self.tensors(), other.tensors(), strict=True):
+            if mine.data_ptr() != new.data_ptr():
+                mine.copy_(new, non_blocking=True)
 
 
 def policy_loss(
@@ -51,16 +85,13 @@ def policy_loss(
     }
 
 
-def minibatch_loss(
-    config: Config, action: ActionSpec, policy: Policy, bonus: Bonus, mb: Minibatch
-) -> dict[str, Tensor]:
+def minibatch_loss(config: Config, action: ActionSpec, policy: Policy, bonus: Bonus, batch: Batch) -> dict[str, Tensor]:
     """All losses of one minibatch; "loss" is what is minimised."""
-    rollout, rows = mb.rollout, mb.rows
-    transitions = rollout.transitions.envs(rows)
-    out = policy.unroll(transitions.obs, rollout.hidden_NH[rows], rollout.first_TN[:, rows])
-    targets = Targets(*(x[:, rows] for x in mb.targets))
-    losses = policy_loss(config, action, out, transitions.actions, rollout.logp_TN[:, rows], targets)
-    losses["bonus_loss"] = bonus.loss(transitions, mb.bonus_targets[:, rows], mb.keep_TN[:, rows], config.keep)
+    moves = batch.transitions
+    out = policy.unroll(moves.obs, batch.hidden_NH, batch.first_TN)
+    out = PolicyOutput(*(x.float() for x in out))
+    losses = policy_loss(config, action, out, moves.actions, batch.logp_TN, batch.targets)
+    losses["bonus_loss"] = bonus.loss(moves, batch.bonus_targets, batch.keep_TN, config.keep)
     losses["loss"] = (
         losses["policy_loss"]
         - config.entropy_coef * losses["entropy"]
@@ -71,40 +102,67 @@ def minibatch_loss(
 
 
 class Learner:
-    """The optimiser and the update of a rollout."""
+    """The optimiser and the update of a rollout.
+
+    An epoch works on fixed tensors and never waits for the host, so that on CUDA it is one captured graph. Whether
+    a loss or gradient was not finite is kept on the device: the optimiser skips its step from then on, and the host
+    looks once a rollout.
+    """
 
     def __init__(self, config: Config, action: ActionSpec, policy: Policy, bonus: Bonus, generator: Generator):
         self.config, self.action, self.policy, self.bonus = config, action, policy, bonus
-        self.generator = generator
-        trained = [p for module in (policy, bonus) for p in module.parameters() if p.requires_grad]
-        self.parameters = trained
-        self.optimizer = torch.optim.Adam(trained, lr=config.lr, betas=(0.9, 0.999), eps=1e-8)
+        self.generator, self.device = generator, generator.device
+        self.parameters = [p for module in (policy, bonus) for p in module.parameters() if p.requires_grad]
+        cuda = self.device.type == "cuda"
+        self.optimizer = torch.optim.Adam(
+            self.parameters, lr=config.lr, betas=(0.9, 0.999), eps=1e-8, fused=True, capturable=cuda
+        )
+        self.batch: Batch | None = None
+        self.sums: dict[str, Tensor] = {}
+        self.not_finite = torch.zeros((), device=self.device)
+        self.optimizer.found_inf = self.not_finite  # type: ignore[attr-defined]
+        self._loss = compiled(minibatch_loss, config, self.device)
+        self._epoch = Replay(self.epoch, config, self.device)
 
     def update(self, rollout: Rollout, targets: Targets, bonus_targets: Tensor) -> dict[str, float]:
         """Epochs over minibatches of N / minibatches whole environments, in a fixed order."""
-        config, steps = self.config, self.config.rollout_steps
-        envs, size = config.env.num_envs, config.env.num_envs // config.minibatches
-        draws = torch.rand(config.epochs, steps, envs, generator=self.generator, device=rollout.logp_TN.device)
-        sums: dict[str, Tensor] = {}
-        for epoch in range(config.epochs):
-            keep_TN = draws[epoch] < config.keep
-            for start in range(0, envs, size):
-                mb = Minibatch(rollout, targets, bonus_targets, keep_TN, slice(start, start + size))
-                losses = self.step(mb)
-                sums = {name: sums.get(name, 0) + value.detach() for name, value in losses.items()}
+        config = self.config
+        batch = self._file(Batch.of(rollout, targets, bonus_targets))
+        draws = torch.rand(config.epochs, *batch.keep_TN.shape, generator=self.generator, device=self.device)
+        for total in self.sums.values():
+            total.zero_()
+        for draw_TN in draws:
+            torch.lt(draw_TN, config.keep, out=batch.keep_TN)
+            self._epoch()
         count = config.epochs * config.minibatches
-        return {name: float(value) / count for name, value in sums.items()}
+        losses = {name: float(value) / count for name, value in self.sums.items()}
+        if bool(self.not_finite):
+            raise NonFiniteLossError(losses)
+        return losses
 
-    def step(self, mb: Minibatch) -> dict[str, Tensor]:
-        """One optimiser step. Nothing is stepped on a loss or gradient that is not finite."""
-        losses = minibatch_loss(self.config, self.action, self.policy, self.bonus, mb)
-        self.optimizer.zero_grad(set_to_none=True)
-        losses["loss"].backward()
-        norm = nn.utils.get_total_norm([p.grad for p in self.parameters if p.grad is not None])
-        if not bool(torch.isfinite(losses["loss"]) & torch.isfinite(norm)):
-            raise NonFiniteLossError(losses, norm)
-        self.optimizer.step()
-        return losses | {"grad_norm": norm}
+    def epoch(self) -> None:
+        """One optimiser step a minibatch. Nothing is stepped on a loss or gradient that is not finite."""
+        assert self.batch is not None
+        size = self.config.env.num_envs // self.config.minibatches
+        for start in range(0, self.config.env.num_envs, size):
+            part = self.batch.envs(slice(start, start + size))
+            with arithmetic(self.config, self.device):
+                losses = self._loss(self.config, self.action, self.policy, self.bonus, part)
+            self.optimizer.zero_grad(set_to_none=True)
+            losses["loss"].backward()
+            norm = nn.utils.get_total_norm([p.grad for p in self.parameters if p.grad is not None])
+            self.not_finite.logical_or_(~torch.isfinite(norm + losses["loss"].detach()))
+            self.optimizer.step()
+            for name, value in (losses | {"grad_norm": norm}).items():
+                self.sums.setdefault(name, torch.zeros((), device=self.device)).add_(value.detach())
+
+    def _file(self, batch: Batch) -> Batch:
+        """Where an epoch is a captured graph, it reads from the first batch's tensors: copy into them."""
+        if self.batch is None or not uses_graphs(self.config, self.device):
+            self.batch = batch
+        else:
+            self.batch.copy_(batch)
+        return self.batch
 
     def state_dict(self) -> dict[str, dict[str, Tensor]]:
         """Adam's moments and step counts, by the number of the parameter. Its settings come from the config."""
@@ -119,9 +177,8 @@ class Learner:
 class NonFiniteLossError(RunError):
     """The loss or its gradient is NaN or infinite; no step was taken."""
 
-    def __init__(self, losses: dict[str, Tensor], norm: Tensor):
-        values = ", ".join(f"{name} {float(value.detach()):g}" for name, value in losses.items())
+    def __init__(self, losses: dict[str, float]):
+        values = ", ".join(f"{name} {value:g}" for name, value in losses.items())
         super().__init__(
-            f"the loss or its gradient is not finite (gradient norm {float(norm):g}; {values}); "
-            "no optimiser step was taken; try a smaller --lr"
+            f"the loss or its gradient is not finite ({values}); no optimiser step was taken; try a smaller --lr"
         )

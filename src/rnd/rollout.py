@@ -1,11 +1,17 @@
 """Collect T steps from N environments.
 
 Legend: T steps, N environments, S stacked frames, H hidden size, X the shape of one observation.
+
+One step of one group is one piece of device work (`think`): take the observations from the inbox, push them on the
+stacks, evaluate the policy, sample, and file everything under the step's number, which is itself on the device.
+Nothing in it waits for the host, so on CUDA it is captured once as a graph and replayed.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
 
 import numpy as np
 import torch
@@ -14,7 +20,10 @@ from torch import Generator, Tensor
 from rnd import actions as act
 from rnd.config import Config
 from rnd.envs.interface import Episode, Step, VectorEnv
-from rnd.networks import STACK, Policy
+from rnd.envs.spec import ActionSpec
+from rnd.fast import Replay, arithmetic, compiled
+from rnd.networks import STACK, Policy, PolicyOutput
+from rnd.stopwatch import Stopwatch
 from rnd.transitions import Transitions
 
 
@@ -36,6 +45,31 @@ class Rollout:
     episodes: list[Episode] = field(default_factory=list)
     rooms_entered: list[int] = field(default_factory=list)
 
+    def clone(self) -> Rollout:
+        """A copy that the collector does not overwrite."""
+        return Rollout.from_state(self.state_dict(), self.logp_TN.device)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Tensors (copied) and plain data."""
+        moves = self.transitions
+        return {
+            "moves": {"frames": moves.frames.clone(), "age": moves.age.clone(), "actions": moves.actions.clone()},
+            "stack": moves.stack,
+            "tensors": {name: value.clone() for name, value in vars(self).items() if isinstance(value, Tensor)},
+            "episodes": [[e.env, e.episode_return, e.length, sorted(e.rooms)] for e in self.episodes],
+            "rooms_entered": list(self.rooms_entered),
+        }
+
+    @staticmethod
+    def from_state(state: dict[str, Any], device: torch.device) -> Rollout:
+        moves = {name: value.to(device) for name, value in state["moves"].items()}
+        return Rollout(
+            transitions=Transitions(**moves, stack=state["stack"]),
+            **{name: value.to(device) for name, value in state["tensors"].items()},
+            episodes=[Episode(env, ret, length, frozenset(rooms)) for env, ret, length, rooms in state["episodes"]],
+            rooms_entered=state["rooms_entered"],
+        )
+
 
 class Collector:
     """Steps the environments with the policy, and keeps what must live from one rollout to the next."""
@@ -43,127 +77,193 @@ class Collector:
     def __init__(self, config: Config, env: VectorEnv, policy: Policy, device: torch.device, generator: Generator):
         self.config, self.env, self.policy = config, env, policy
         self.device, self.generator = device, generator
+        self.clock = Stopwatch("emulation", "inference")
         steps, envs = config.rollout_steps, config.env.num_envs
         observation, action = env.spec.observation, env.spec.action
         self.stack = STACK if observation.kind == "image" else 1
+        pin = device.type == "cuda"
 
         def zeros(*shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
             return torch.zeros(*shape, dtype=dtype, device=device)
 
         obs_dtype = torch.uint8 if observation.kind == "image" else torch.float32
         action_dtype = torch.float32 if action.kind == "continuous" else torch.int64
+        # What is known now, before step t.
+        self.inbox_obs = zeros(envs, *observation.shape, dtype=obs_dtype)
+        self.inbox_first = torch.ones(envs, dtype=torch.bool, device=device)
+        self.stacks = zeros(envs, self.stack, *observation.shape, dtype=obs_dtype)
+        self.age_now = zeros(envs, dtype=torch.int8)
+        self.hidden = zeros(envs, policy.hidden_size)
+        self.step_number = zeros(len(env.groups), 1, dtype=torch.int64)
+        self.actions_now = zeros(envs, *action.shape, dtype=action_dtype)
+        self.actions_host = torch.zeros(envs, *action.shape, dtype=action_dtype, pin_memory=pin)
+        # What is filed: one row a step, and one for the observation after the last.
         self.frames = zeros(self.stack + steps, envs, *observation.shape, dtype=obs_dtype)
         self.age = zeros(steps + 1, envs, dtype=torch.int8)
-        self.actions = zeros(steps, envs, *action.shape, dtype=action_dtype)
-        self.logp, self.extra_reward = zeros(steps, envs), zeros(steps, envs)
-        self.values_ext, self.values_int = zeros(steps + 1, envs), zeros(steps + 1, envs)
         self.first = torch.ones(steps + 1, envs, dtype=torch.bool, device=device)
-        self.hidden = zeros(envs, policy.hidden_size)
-        self.host_reward = torch.zeros(steps, envs)
-        self.host_done = torch.zeros(steps, envs, dtype=torch.bool)
+        self.actions = zeros(steps + 1, envs, *action.shape, dtype=action_dtype)
+        self.logp, self.values_ext, self.values_int = (zeros(steps + 1, envs) for _ in range(3))
+        self.noise = zeros(steps + 1, envs, act.noise_size(action))
+        self.extra_reward = zeros(steps, envs)
+        self.reward_host = torch.zeros(steps, envs, pin_memory=pin)
+        self.done_host = torch.zeros(steps, envs, dtype=torch.bool, pin_memory=pin)
+        self._decide = compiled(decide, config, device)
+        self._think = [Replay(partial(self.think, g, rows), config, device) for g, rows in enumerate(env.groups)]
 
     def start(self) -> None:
         """Reset the environments; the next rollout begins there."""
-        self.frames[-1].copy_(self.env.reset())
-        self.first[-1] = True
-        self.age[-1] = 0
+        self.inbox_obs.copy_(self.env.reset())
+        self.inbox_first.fill_(True)
 
     @torch.no_grad()
     def collect(self) -> Rollout:
         """One rollout. While one group of environments steps, the policy is evaluated for the other."""
         steps, groups = self.config.rollout_steps, range(len(self.env.groups))
-        self._carry_over()
+        self._begin()
         hidden_NH = self.hidden.clone()
-        noise = act.draw_noise(self.env.spec.action, self.logp.shape, self.generator, self.device)
         episodes: list[Episode] = []
         rooms: list[int] = []
-        for t in range(steps + 1):
+        for t in range(steps):
             for g in groups:
                 if t > 0:
                     step = self._receive(t - 1, g)
                     episodes += step.info.episodes
                     rooms += step.info.entered
-                if t < steps:
-                    self._act(t, g, noise[t])
-        self.values_ext[-1], self.values_int[-1] = self._last_values()
+                self._act(g)
+        for g in groups:
+            step = self._receive(steps - 1, g)
+            episodes += step.info.episodes
+            rooms += step.info.entered
+        self._value_the_end()
+        return self._rollout(hidden_NH, episodes, rooms)
+
+    def think(self, g: int, rows: slice) -> None:
+        """Device work of one step of one group, without a word to the host."""
+        t = self.step_number[g]
+        obs, first = self.inbox_obs[rows], self.inbox_first[rows]
+        self._push(self.stacks[rows], self.age_now[rows], obs, first)
+        hidden = self.hidden[rows] * (~first).unsqueeze(-1)
+        window = self._window(self.stacks[rows])
+        noise = self.noise[:, rows].index_select(0, t)[0]
+        with arithmetic(self.config, self.device):
+            actions, logp, out, hidden = self._decide(self.policy, self.env.spec.action, window, hidden, noise)
+        self.hidden[rows] = hidden
+        self.actions_now[rows] = actions
+        for book, values in (
+            (self.first, first),
+            (self.age, self.age_now[rows]),
+            (self.actions, actions),
+            (self.logp, logp),
+            (self.values_ext, out.value_ext),
+            (self.values_int, out.value_int),
+        ):
+            book[:, rows].index_copy_(0, t, values.unsqueeze(0))
+        self.frames[:, rows].index_copy_(0, t + (self.stack - 1), obs.unsqueeze(0))
+        t += 1
+
+    def _push(self, stacks: Tensor, age: Tensor, obs: Tensor, first: Tensor) -> None:
+        """Newest frame last; frames before the episode's start are zero."""
+        keep = (~first).view(-1, *(1,) * (stacks.dim() - 1)).to(stacks.dtype)
+        stacks.copy_(torch.cat([stacks[:, 1:] * keep, obs.unsqueeze(1)], dim=1))
+        age.copy_(torch.where(first, 0, (age + 1).clamp_max(self.stack - 1)))
+
+    def _window(self, stacks: Tensor) -> Tensor:
+        return stacks if self.stack > 1 else stacks[:, 0]
+
+    def _begin(self) -> None:
+        """The end of the last rollout is the history of this one."""
+        history, steps = self.stack - 1, self.config.rollout_steps
+        self.frames[:history] = self.frames[steps : steps + history].clone()
+        self.step_number.zero_()
+        self.extra_reward.zero_()
+        shape = (steps, self.config.env.num_envs)
+        self.noise[:steps] = act.draw_noise(self.env.spec.action, shape, self.generator, self.device)
+
+    def _act(self, g: int) -> None:
+        rows = self.env.groups[g]
+        with self.clock("inference"):
+            self._think[g]()
+            self.actions_host[rows].copy_(self.actions_now[rows], non_blocking=True)
+            if self.device.type == "cuda":
+                torch.cuda.current_stream().synchronize()
+        with self.clock("emulation"):
+            self.env.send(g, self.actions_host[rows])
+
+    def _receive(self, t: int, g: int) -> Step:
+        """Take the result of step t: observation t + 1."""
+        rows = self.env.groups[g]
+        with self.clock("emulation"):
+            step = self.env.recv(g)
+        if self.config.bootstrap_truncated and bool(step.info.truncated.any()):
+            self._bootstrap(t, rows, step)
+        self.reward_host[t, rows], self.done_host[t, rows] = step.reward, step.done
+        self.inbox_obs[rows].copy_(step.obs, non_blocking=True)
+        self.inbox_first[rows].copy_(self.done_host[t, rows], non_blocking=True)
+        return step
+
+    def _bootstrap(self, t: int, rows: slice, step: Step) -> None:
+        """Continue the extrinsic value past a time limit: add gamma V(last observation) to the reward."""
+        assert step.info.final_obs is not None, "an environment with time limits must tell its final observations"
+        final, cut = step.info.final_obs.to(self.device), step.info.truncated.to(self.device)
+        stacks, age = self.stacks[rows].clone(), self.age_now[rows].clone()
+        self._push(stacks, age, final, torch.zeros_like(cut))
+        value = self.policy(self._window(stacks), self.hidden[rows])[0].value_ext
+        self.extra_reward[t, rows] = torch.where(cut, self.config.gamma_ext * value, 0.0)
+
+    def _value_the_end(self) -> None:
+        """Values of the observation after the last step; the next rollout thinks about it again."""
+        kept = [x.clone() for x in (self.stacks, self.age_now, self.hidden)]
+        with self.clock("inference"):
+            for think in self._think:
+                think()
+        for x, before in zip((self.stacks, self.age_now, self.hidden), kept, strict=True):
+            x.copy_(before)
+
+    def _rollout(self, hidden_NH: Tensor, episodes: list[Episode], rooms: list[int]) -> Rollout:
+        rewards = self.reward_host.to(self.device, non_blocking=True)
         return Rollout(
-            transitions=Transitions(self.frames, self.age, self.actions, self.stack),
-            logp_TN=self.logp,
+            transitions=Transitions(self.frames, self.age, self.actions[:-1], self.stack),
+            logp_TN=self.logp[:-1],
             values_ext_TpN=self.values_ext,
             values_int_TpN=self.values_int,
-            rewards_ext_TN=self._learning_rewards(),
-            done_TN=self.host_done.to(self.device),
+            rewards_ext_TN=(rewards.sign() if self.config.clip_reward else rewards) + self.extra_reward,
+            done_TN=self.done_host.to(self.device, non_blocking=True),
             first_TN=self.first[:-1],
             hidden_NH=hidden_NH,
             episodes=episodes,
             rooms_entered=rooms,
         )
 
-    def _carry_over(self) -> None:
-        """The end of the last rollout is the history of this one."""
-        self.frames[: self.stack] = self.frames[-self.stack :].clone()
-        self.first[0] = self.first[-1]
-        self.age[0] = self.age[-1]
-        self.extra_reward.zero_()
-
-    def _act(self, t: int, g: int, noise: Tensor) -> None:
-        rows = self.env.groups[g]
-        hidden = self.hidden[rows] * (~self.first[t, rows]).unsqueeze(-1)
-        window = Transitions(self.frames[:, rows], self.age[:, rows], self.actions, self.stack).windows(t, t + 1)[0]
-        out, self.hidden[rows] = self.policy(window, hidden)
-        actions = act.sample(self.env.spec.action, out.logits, noise[rows])
-        self.env.send(g, actions.cpu())
-        self.actions[t, rows] = actions
-        self.logp[t, rows] = act.log_prob(self.env.spec.action, out.logits, actions)
-        self.values_ext[t, rows], self.values_int[t, rows] = out.value_ext, out.value_int
-
-    def _receive(self, t: int, g: int) -> Step:
-        """Take the result of step t: observation t + 1."""
-        rows, step = self.env.groups[g], self.env.recv(g)
-        if self.config.bootstrap_truncated and bool(step.info.truncated.any()):
-            self._bootstrap(t, rows, step)
-        self.frames[self.stack + t, rows] = step.obs.to(self.device, non_blocking=True)
-        self.host_reward[t, rows], self.host_done[t, rows] = step.reward, step.done
-        first = step.done.to(self.device, non_blocking=True)
-        self.first[t + 1, rows] = first
-        self.age[t + 1, rows] = torch.where(first, 0, (self.age[t, rows] + 1).clamp_max(self.stack - 1))
-        return step
-
-    def _bootstrap(self, t: int, rows: slice, step: Step) -> None:
-        """Continue the extrinsic value past a time limit: add gamma V(last observation) to the reward."""
-        assert step.info.final_obs is not None, "an environment with time limits must tell its final observations"
-        self.frames[self.stack + t, rows] = step.info.final_obs.to(self.device)
-        self.age[t + 1, rows] = (self.age[t, rows] + 1).clamp_max(self.stack - 1)
-        window = Transitions(self.frames[:, rows], self.age[:, rows], self.actions, self.stack).windows(t + 1, t + 2)[0]
-        value = self.policy(window, self.hidden[rows])[0].value_ext
-        cut = step.info.truncated.to(self.device)
-        self.extra_reward[t, rows] = torch.where(cut, self.config.gamma_ext * value, 0.0)
-
-    def _last_values(self) -> tuple[Tensor, Tensor]:
-        steps = self.config.rollout_steps
-        hidden = self.hidden * (~self.first[-1]).unsqueeze(-1)
-        window = Transitions(self.frames, self.age, self.actions, self.stack).windows(steps, steps + 1)[0]
-        out, _ = self.policy(window, hidden)
-        return out.value_ext, out.value_int
-
-    def _learning_rewards(self) -> Tensor:
-        rewards = self.host_reward.to(self.device)
-        return (rewards.sign() if self.config.clip_reward else rewards) + self.extra_reward
-
     def state_dict(self) -> dict[str, Tensor]:
         """What the next rollout starts from."""
+        history, steps = self.stack - 1, self.config.rollout_steps
         return {
-            "frames": self.frames[-self.stack :].clone(),
-            "first": self.first[-1].clone(),
-            "age": self.age[-1].clone(),
+            "obs": self.inbox_obs.clone(),
+            "first": self.inbox_first.clone(),
+            "stacks": self.stacks.clone(),
+            "age": self.age_now.clone(),
             "hidden": self.hidden.clone(),
+            "history": self.frames[steps : steps + history].clone(),
         }
 
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
-        self.frames[-self.stack :] = state["frames"].to(self.device)
-        self.first[-1] = state["first"].to(self.device)
-        self.age[-1] = state["age"].to(self.device)
+        history, steps = self.stack - 1, self.config.rollout_steps
+        self.inbox_obs.copy_(state["obs"])
+        self.inbox_first.copy_(state["first"])
+        self.stacks.copy_(state["stacks"])
+        self.age_now.copy_(state["age"])
         self.hidden.copy_(state["hidden"])
+        self.frames[steps : steps + history].copy_(state["history"])
+
+
+def decide(
+    policy: Policy, action: ActionSpec, window: Tensor, hidden: Tensor, noise: Tensor
+) -> tuple[Tensor, Tensor, PolicyOutput, Tensor]:
+    """Actions, their log probabilities, what the policy said, and its memory."""
+    out, hidden = policy(window, hidden)
+    out = PolicyOutput(*(x.float() for x in out))
+    actions = act.sample(action, out.logits, noise)
+    return actions, act.log_prob(action, out.logits, actions), out, hidden
 
 
 def random_actions(env: VectorEnv, random: np.random.Generator) -> np.ndarray:

@@ -160,8 +160,7 @@ def loop(trainer: Trainer, writers: Writers, keeper: Keeper, console: Console, s
         for row in rows(trainer, keeper, last):
             now = time.monotonic()
             seconds, clock = now - clock, now
-            speed = config.frames_per_rollout / max(seconds, 1e-9)
-            writers.write(row, {"seconds": seconds, "frames_per_second": speed})
+            writers.write(row, timing(trainer, seconds))
             phase.advance(trainer.frames, row)
             if row["iteration"] == 1:
                 announce(config, phase.rate, console)
@@ -170,6 +169,13 @@ def loop(trainer: Trainer, writers: Writers, keeper: Keeper, console: Console, s
             if keeper.due:
                 save_or_warn(keeper, row, console)
     return row
+
+
+def timing(trainer: Trainer, seconds: float) -> Row:
+    """Where the wall time of an iteration went. With --overlap the parts run side by side and add up to more."""
+    parts = trainer.collector.clock.lap() | trainer.clock.lap()
+    speed = trainer.config.frames_per_rollout / max(seconds, 1e-9)
+    return {"seconds": seconds, "frames_per_second": speed, **parts, "other": max(0.0, seconds - sum(parts.values()))}
 
 
 def rows(trainer: Trainer, keeper: Keeper, last: Row) -> Iterator[Row]:
@@ -199,8 +205,7 @@ def save_or_warn(keeper: Keeper, row: Row, console: Console) -> None:
 def make_writers(trainer: Trainer, folder: RunFolder) -> Writers:
     config = trainer.config
     # TensorBoard drops what an earlier process wrote after the checkpoint.
-    purge = trainer.frames + 1 if trainer.iteration else None
-    writers: list[Writer] = [CsvWriter(folder.path), TensorBoardWriter(folder.path, purge)]
+    writers: list[Writer] = [CsvWriter(folder.path), TensorBoardWriter(folder.path, purge_step=trainer.frames + 1)]
     if config.wandb:
         writers.append(WandbWriter(folder.path, folder.path.name, config.to_dict()))
     return Writers(writers)

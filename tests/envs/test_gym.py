@@ -183,8 +183,9 @@ def test_episodes_have_seeds_of_their_own():
     cell = GymCell(Walk, "walk", seed=1)
     out = {name: np.zeros(shape, dtype) for name, (shape, dtype) in buffer_layout(cell.spec, 1).items()}
     marks = set()
-    for _ in range(50):
-        cell.reset(out, 0)
+    cell.reset(out, 0)
+    for _ in range(50 * LIMIT):
+        cell.step(out, 0)
         marks.add(float(out["obs"][0, 1]))
     assert len(marks) > 40
 

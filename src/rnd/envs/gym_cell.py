@@ -4,9 +4,8 @@ Saved by its seed and its actions: every episode starts with `reset(seed=...)`, 
 and the actions since. That is exact for every environment that draws its randomness from its seed, needs nothing from
 the environment, and never unpickles anything. Restoring checks that the replay ends in the observation that was saved.
 
-The seed of episode e of an environment is the upper half of SplitMix64's e-th number from the environment's own seed:
-31 bits, because some environments take no more, and the same whoever steps the environment and however often the run
-was interrupted.
+Episode e of an environment starts with the upper 31 bits (some environments take no more) of a hash of the environment's
+own seed plus e: the same whoever steps the environment, and however often the run was interrupted.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ import numpy as np
 
 from rnd.envs.observations import Encoder, make_encoder
 from rnd.envs.spec import ActionSpec, Arrays, Cell, EnvSpec
-from rnd.envs.splitmix import SplitMix64
+from rnd.envs.splitmix import mix
 from rnd.errors import RunError, UserError
 
 
@@ -28,8 +27,7 @@ class GymCell(Cell):
 
     def __init__(self, factory: Callable[[], Any], env_id: str, seed: int):
         self.env = factory()
-        self.seeds = SplitMix64(seed)
-        self.episode_seed = 0
+        self.seed, self.episode = seed, 0
         self.encode: Encoder = make_encoder(self.env.observation_space, env_id)
         self.to_gym = ActionTranslator(self.env.action_space, env_id)
         self.spec = EnvSpec(
@@ -43,7 +41,6 @@ class GymCell(Cell):
         self.log = ActionLog(self.spec.action)
 
     def reset(self, out: Arrays, i: int) -> None:
-        self.episode_seed = self.seeds.next() >> 33
         self.encode(self._start(), out["obs"][i])
 
     def step(self, out: Arrays, i: int) -> None:
@@ -53,19 +50,20 @@ class GymCell(Cell):
         out["truncated"][i] = truncated and not terminated
         if terminated or truncated:
             self.encode(obs, out["final_obs"][i])
+            self.episode += 1
             self.reset(out, i)
         else:
             self.encode(obs, out["obs"][i])
 
     def save(self) -> bytes:
         actions = self.log.actions
-        header = {"seeds": self.seeds.state, "episode_seed": self.episode_seed, "steps": len(actions)}
+        header = {"seed": self.seed, "episode": self.episode, "steps": len(actions)}
         return json.dumps(header).encode() + b"\n" + actions.tobytes()
 
     def load(self, data: bytes, out: Arrays, i: int) -> None:
         line, raw = data.split(b"\n", 1)
         header = json.loads(line)
-        self.seeds, self.episode_seed = SplitMix64(int(header["seeds"])), int(header["episode_seed"])
+        self.seed, self.episode = int(header["seed"]), int(header["episode"])
         actions = np.frombuffer(raw, self.spec.action.dtype).reshape(header["steps"], *self.spec.action.shape)
         obs = self._start()
         for action in actions:
@@ -83,7 +81,7 @@ class GymCell(Cell):
 
     def _start(self) -> Any:
         self.log.clear()
-        return self.env.reset(seed=self.episode_seed)[0]
+        return self.env.reset(seed=mix((self.seed + self.episode) % 2**64) >> 33)[0]
 
     def _act(self, action: np.ndarray) -> Any:
         self.log.append(action)

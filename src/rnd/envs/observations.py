@@ -1,7 +1,7 @@
 """From what a Gymnasium environment shows to one of the two things that the networks read.
 
-Images become 84x84 grey frames as in Atari. Everything else becomes one float vector: discrete values one-hot,
-MiniGrid's symbolic view scaled to about [0, 1], texts left out, dictionaries and tuples concatenated.
+Images become 84x84 grey frames as in Atari. Everything else becomes one float vector: discrete values and the cells of
+MiniGrid's symbolic view one-hot, texts left out, dictionaries and tuples concatenated.
 """
 
 from __future__ import annotations
@@ -56,62 +56,79 @@ class VectorEncoder:
     """Everything that is not a picture, as one float vector."""
 
     def __init__(self, space: Any, env_id: str):
-        self.space = space
-        size = _size(space, env_id)
-        if size == 0:
+        self.part = make_part(space, env_id)
+        if self.part.size == 0:
             raise UserError(f"{env_id} shows nothing that a network can read (its observation space is {space})")
-        self.spec = ObservationSpec("vector", (size,))
+        self.spec = ObservationSpec("vector", (self.part.size,))
 
     def __call__(self, obs: Any, out: np.ndarray) -> None:
-        end = _write(self.space, obs, out, 0)
-        assert end == out.size
+        self.part.write(obs, out)
 
 
-def _size(space: Any, env_id: str) -> int:
+class Part(Protocol):
+    """A piece of an observation: how many numbers it becomes, and the writing of them."""
+
+    size: int
+
+    def write(self, obs: Any, out: np.ndarray) -> None: ...
+
+
+def make_part(space: Any, env_id: str) -> Part:
+    """The encoder of one space; composite spaces are built of the parts of their spaces."""
     kind = type(space).__name__
     if kind == "Dict":
-        return sum(_size(part, env_id) for part in space.spaces.values())
+        return Group([(name, make_part(part, env_id)) for name, part in space.spaces.items()])
     if kind == "Tuple":
-        return sum(_size(part, env_id) for part in space.spaces)
-    if kind == "Box":
-        return int(np.prod(space.shape))
-    if kind == "Discrete":
-        return int(space.n)
-    if kind == "MultiDiscrete":
-        return int(space.nvec.sum())
-    if kind == "MultiBinary":
-        return int(np.prod(space.shape))
+        return Group([(i, make_part(part, env_id)) for i, part in enumerate(space.spaces)])
     if kind in ("MissionSpace", "Text"):
-        return 0
+        return Group([])
+    if kind == "Discrete":
+        return OneHot(np.array([space.n]), int(space.start))
+    if kind == "MultiDiscrete":
+        return OneHot(space.nvec.reshape(-1), np.asarray(getattr(space, "start", 0)).reshape(-1))
+    if kind == "Box" and env_id.startswith(("MiniGrid-", "BabyAI-")) and space.dtype == np.uint8:
+        cells = int(np.prod(space.shape[:2]))
+        return OneHot(np.tile(MINIGRID_CELL, cells), 0)
+    if kind in ("Box", "MultiBinary"):
+        return Numbers(int(np.prod(space.shape)))
     raise UserError(f"{env_id} shows a {kind}; Box, Discrete, MultiDiscrete, MultiBinary, Dict and Tuple are supported")
 
 
-def _write(space: Any, obs: Any, out: np.ndarray, at: int) -> int:
-    """Write `obs` to `out[at:]`; returns where it ends."""
-    kind = type(space).__name__
-    if kind == "Dict":
-        for name, part in space.spaces.items():
-            at = _write(part, obs[name], out, at)
-        return at
-    if kind == "Tuple":
-        for part, value in zip(space.spaces, obs, strict=True):
-            at = _write(part, value, out, at)
-        return at
-    if kind in ("MissionSpace", "Text"):
-        return at
-    if kind == "Discrete":
-        end = at + int(space.n)
-        out[at:end] = 0
-        out[at + int(obs) - int(space.start)] = 1
-        return end
-    if kind == "MultiDiscrete":
-        values = (np.asarray(obs) - getattr(space, "start", 0)).reshape(-1)
-        for n, value in zip(space.nvec.reshape(-1), values, strict=True):
-            out[at : at + n] = 0
-            out[at + int(value)] = 1
-            at += int(n)
-        return at
-    values = np.asarray(obs, np.float32).reshape(-1)
-    # Symbolic pictures (MiniGrid) hold object, colour and state numbers up to 10.
-    out[at : at + values.size] = values / 10 if getattr(space, "dtype", None) == np.uint8 else values
-    return at + values.size
+MINIGRID_CELL = (11, 6, 4)
+"""Kinds of object, colours, and states (of doors, or directions) of a cell."""
+
+
+class Numbers:
+    """Numbers as they are."""
+
+    def __init__(self, size: int):
+        self.size = size
+
+    def write(self, obs: Any, out: np.ndarray) -> None:
+        out[:] = np.asarray(obs, np.float32).reshape(-1)
+
+
+class OneHot:
+    """Each of several choices as zeros and a one."""
+
+    def __init__(self, choices: np.ndarray, first: int | np.ndarray):
+        self.size = int(choices.sum())
+        self._ones = np.cumsum(choices) - choices - first
+
+    def write(self, obs: Any, out: np.ndarray) -> None:
+        out[:] = 0
+        out[self._ones + np.asarray(obs).reshape(-1)] = 1
+
+
+class Group:
+    """Parts by name or position, one after the other."""
+
+    def __init__(self, parts: list[tuple[Any, Part]]):
+        ends = np.cumsum([part.size for _, part in parts]).tolist()
+        self.size = ends[-1] if ends else 0
+        self._parts = [(name, part, slice(e - part.size, e)) for (name, part), e in zip(parts, ends, strict=True)]
+
+    def write(self, obs: Any, out: np.ndarray) -> None:
+        for name, part, at in self._parts:
+            if part.size:
+                part.write(obs[name], out[at])

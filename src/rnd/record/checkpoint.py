@@ -105,7 +105,7 @@ def pack(value: Any, path: str, tensors: dict[str, Tensor]) -> Any:
         tensors[path] = value.detach().cpu().contiguous()
         return {"$tensor": path}
     if isinstance(value, np.ndarray):
-        tensors[path] = torch.from_numpy(np.array(value))
+        tensors[path] = torch.from_numpy(np.array(value, order="C"))
         return {"$array": path}
     if isinstance(value, dict):
         assert all(isinstance(key, str) for key in value), f"{path}: keys of a state are strings"

@@ -10,13 +10,12 @@ import torch
 from torch import Generator, Tensor
 
 
-def save(torch_generator: Generator, numpy_generator: np.random.Generator) -> dict[str, Any]:
+def save(ours: dict[str, Generator], numpy_generator: np.random.Generator) -> dict[str, Any]:
     """All generators. numpy's global one is an array and four plain values."""
     name, key, position, has_gauss, gauss = np.random.get_state(legacy=True)
     cuda = torch.cuda.is_available() and torch.cuda.is_initialized()
     return {
-        "device": torch_generator.device.type,
-        "trainer": torch_generator.get_state(),
+        "ours": {name: {"device": g.device.type, "state": g.get_state()} for name, g in ours.items()},
         "random_agent": numpy_generator.bit_generator.state,
         "python": random.getstate(),
         "numpy": {"name": name, "key": np.asarray(key), "rest": [position, has_gauss, gauss]},
@@ -25,10 +24,10 @@ def save(torch_generator: Generator, numpy_generator: np.random.Generator) -> di
     }
 
 
-def load(state: dict[str, Any], torch_generator: Generator, numpy_generator: np.random.Generator) -> bool:
+def load(state: dict[str, Any], ours: dict[str, Generator], numpy_generator: np.random.Generator) -> bool:
     """Take back what `save` gave. False: the run has moved to another kind of device, so its draws differ from now on.
 
-    The trainer's generator lives on the device, and generators of different kinds do not understand each other.
+    Our generators live on the device, and generators of different kinds do not understand each other.
     """
     numpy_generator.bit_generator.state = state["random_agent"]
     version, words, gauss = state["python"]
@@ -39,7 +38,8 @@ def load(state: dict[str, Any], torch_generator: Generator, numpy_generator: np.
     devices: list[Tensor] = state["cuda"]
     if torch.cuda.is_available() and len(devices) == torch.cuda.device_count():
         torch.cuda.set_rng_state_all(devices)
-    if state["device"] != torch_generator.device.type:
-        return False
-    torch_generator.set_state(state["trainer"])
-    return True
+    same = all(state["ours"][name]["device"] == generator.device.type for name, generator in ours.items())
+    if same:
+        for name, generator in ours.items():
+            generator.set_state(state["ours"][name]["state"])
+    return same

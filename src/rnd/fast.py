@@ -1,0 +1,87 @@
+"""The fast path: device work captured once as a CUDA graph and replayed, kernels compiled, arithmetic chosen.
+
+On the CPU, and with `--no-fast`, everything here steps aside and the same functions run plainly: there is one
+implementation of the method, and this file only decides how it is launched.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from typing import Any, TypeVar, cast
+
+import torch
+from torch import nn
+
+from rnd.config import Config
+
+F = TypeVar("F", bound=Callable[..., Any])
+M = TypeVar("M", bound=nn.Module)
+
+WARM_UP = 3
+"""Plain calls before a capture: kernels are chosen, workspaces and optimiser state allocated."""
+
+
+def uses_graphs(config: Config, device: torch.device) -> bool:
+    return config.fast and device.type == "cuda"
+
+
+class Replay:
+    """A function without arguments that works on fixed tensors; from the fourth call on a CUDA graph.
+
+    The function must do device work alone: no host synchronisation, no shapes that depend on values.
+    """
+
+    def __init__(self, function: Callable[[], None], config: Config, device: torch.device):
+        self.function = function
+        self.graph: torch.cuda.CUDAGraph | None = None
+        self._plain_calls = 0 if uses_graphs(config, device) else None
+
+    def __call__(self) -> None:
+        if self.graph is not None:
+            self.graph.replay()
+        elif self._plain_calls is None:
+            self.function()
+        elif self._plain_calls < WARM_UP:
+            self._plain_calls += 1
+            self._on_side_stream()
+        else:
+            self._capture()
+
+    def _on_side_stream(self) -> None:
+        """Warm-up belongs on a stream of its own, as the capture does."""
+        stream = torch.cuda.Stream()
+        stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(stream):
+            self.function()
+        torch.cuda.current_stream().wait_stream(stream)
+
+    def _capture(self) -> None:
+        torch.cuda.synchronize()
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph, capture_error_mode="thread_local"):
+            self.function()
+        self.graph = graph
+        graph.replay()  # the capture itself computes nothing
+
+
+def channels_last(module: M, device: torch.device) -> M:
+    """Convolution weights in the memory order of the tensor cores."""
+    if device.type == "cuda":
+        module.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    return module
+
+
+def compiled(function: F, config: Config, device: torch.device) -> F:
+    """`function` with fused kernels where there is a GPU. Recurrent policies stay plain: their unrolled loop would
+    take minutes to compile and is captured as a graph anyway."""
+    if uses_graphs(config, device) and config.policy != "gru":
+        return cast(F, torch.compile(function, dynamic=False))
+    return function
+
+
+def arithmetic(config: Config, device: torch.device) -> contextlib.AbstractContextManager[Any]:
+    """bf16 autocast where it is asked for; TF32 is a global switch, set with the device."""
+    if config.precision == "bf16" and device.type == "cuda":
+        return torch.autocast("cuda", torch.bfloat16)
+    return contextlib.nullcontext()

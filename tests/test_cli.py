@@ -1,0 +1,77 @@
+"""The command line as a person meets it: a real process, its output and its exit code."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+
+def rnd(*arguments, **environment):
+    return subprocess.run(
+        [sys.executable, "-m", "rnd", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env={**os.environ, "OMP_NUM_THREADS": "1", **environment},
+    )
+
+
+def test_help_does_not_import_torch():
+    code = "import sys; from rnd.cli import dispatch; dispatch(['--help']); assert 'torch' not in sys.modules"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "rnd train [GAME]" in done.stdout
+
+
+def test_version_names_the_backends():
+    done = rnd("--version")
+    assert done.returncode == 0
+    for word in ("rnd 0.", "torch 2.", "cuda", "ale-py", "gymnasium"):
+        assert word in done.stdout
+
+
+def test_train_help_explains_the_fields():
+    done = rnd("train", "montezuma", "--help")
+    assert done.returncode == 0
+    for text in ("--gamma-ext", "0.999", "Discount of the intrinsic stream", "--env.num-envs"):
+        assert text in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "hint"),
+    [
+        (["trane"], "nearest: train"),
+        (["train", "montezumma"], "montezuma"),
+        (["train", "ALE/MontezumasRevenge-v5"], "ALE/MontezumaRevenge-v5"),
+        (["train", "CartPole-v11"], "CartPole-v1"),
+        (["train", "--lr", "-1"], "--lr must be greater than 0"),
+        (["train", "--lr", "fast"], "fast"),
+        (["train", "--env.num-envs", "0"], "--env.num-envs must be greater than 0"),
+        (["train", "--env.num-envs", "30"], "nearest: --env.num-envs 32"),
+        (["train", "--gama-ext", "0.9"], "nearest: --gamma-ext"),
+        (["train", "--bonus", "rdn"], "nearest: rnd"),
+        (["train", "--policy", "cmm"], "cnn"),
+        (["train", "--ext-coef", "0", "--int-coef", "0"], "both reward streams are switched off"),
+        (["train", "--policy", "cnn"], "nearest: --policy mlp"),
+        (["train", "--name", "../x"], "no run name"),
+    ],
+)
+def test_bad_input_gets_one_line_and_exit_code_2(arguments, hint, tmp_path):
+    done = rnd(*arguments, *(["--out", str(tmp_path)] if arguments[0] == "train" else []))
+    assert done.returncode == 2, done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1, done.stderr
+    assert hint in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not any(tmp_path.iterdir())
+
+
+def test_a_short_atari_run_is_calm(tmp_path):
+    """Nothing on the terminal but our own lines: no banners, no warnings."""
+    done = rnd("train", "montezuma", "--frames", "2048", "--env.num-envs", "4", "--rollout-steps", "16",
+               "--out", str(tmp_path), "--name", "m")  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    assert "A.L.E" not in done.stdout
+    assert (tmp_path / "m" / "metrics.csv").exists()
+    assert "instead of 6,400" in done.stdout  # the random agent's steps are cut to a tenth of the run

@@ -1,0 +1,80 @@
+"""Defaults are the paper's; what cannot run is refused with the nearest choice."""
+
+from dataclasses import replace
+
+import pytest
+
+from rnd.config import Config, EnvConfig
+from rnd.errors import UserError
+from rnd.presets import ATARI_GAMES, DEFAULT_JOB, preset
+
+PAPER = {
+    "bonus": "rnd",
+    "policy": "cnn",
+    "rollout_steps": 128,
+    "epochs": 4,
+    "minibatches": 4,
+    "lr": 1e-4,
+    "gamma_ext": 0.999,
+    "gamma_int": 0.99,
+    "gae_lambda": 0.95,
+    "ext_coef": 2.0,
+    "int_coef": 1.0,
+    "clip_range": 0.1,
+    "entropy_coef": 0.001,
+    "value_coef": 0.5,
+    "episodic_int": False,
+    "value_heads": 2,
+    "clip_reward": True,
+    "bootstrap_truncated": False,
+}
+
+
+@pytest.mark.parametrize("game", ATARI_GAMES)
+def test_atari_games_start_from_the_paper(game):
+    config = preset(game)
+    assert {name: getattr(config, name) for name in PAPER} == PAPER
+    assert (config.env.num_envs, config.env.frame_skip, config.env.sticky) == (128, 4, 0.25)
+    assert config.env.max_episode_frames == 18_000
+    assert config.bonus_options.features == 512
+    assert config.bonus_options.random_steps == 128 * 50
+    assert config.iterations == 30_000
+    assert config.keep == 0.25
+    config.validate()
+
+
+def test_a_config_survives_json():
+    import json
+
+    config = replace(preset("montezuma"), seed=7, env=EnvConfig(id="x", num_envs=8))
+    assert Config.from_dict(json.loads(json.dumps(config.to_dict()))) == config
+
+
+def test_a_config_with_an_unknown_field_names_the_nearest():
+    data = Config().to_dict() | {"learning_rat": 1}
+    with pytest.raises(UserError, match=r"unknown config field learning_rat"):
+        Config.from_dict(data)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"lr": -1.0}, r"--lr must be greater than 0, not -1.0; the default is 0.0001"),
+        ({"lr": float("nan")}, r"--lr must be greater than 0"),
+        ({"frames": 0}, r"--frames must be greater"),
+        ({"gamma_ext": 1.5}, r"--gamma-ext must be between 0 and 1, not 1.5; nearest: 1"),
+        ({"env": EnvConfig(num_envs=0)}, r"--env.num-envs must be greater than 0"),
+        (
+            {"env": EnvConfig(num_envs=30)},
+            r"30 environments do not divide into 4 minibatches; nearest: --env.num-envs 32",
+        ),
+        ({"env": EnvConfig(num_envs=1)}, r"nearest: --env.num-envs 4"),
+        ({"ext_coef": 0.0, "int_coef": 0.0}, r"both reward streams are switched off"),
+        ({"ext_coef": 0.0, "bonus": "none"}, r"both reward streams are switched off"),
+        ({"device": "cude"}, r"unknown device 'cude'; nearest: cuda"),
+        ({"value_heads": 1}, r"--episodic-int"),
+    ],
+)
+def test_what_cannot_run_is_refused(changes, message):
+    with pytest.raises(UserError, match=message):
+        replace(preset(DEFAULT_JOB), **changes).validate()

@@ -1,0 +1,100 @@
+"""Sizes computed by hand from the paper's appendix, gains by singular values."""
+
+import pytest
+import torch
+
+from rnd.envs.spec import ActionSpec, ObservationSpec
+from rnd.networks import Policy, predictor_network, target_network
+
+IMAGE, VECTOR = ObservationSpec("image", (84, 84)), ObservationSpec("vector", (10,))
+ACTIONS = ActionSpec("discrete", (18,))
+
+
+def parameters(module):
+    return sum(p.numel() for p in module.parameters())
+
+
+def fc(inputs, outputs):
+    return inputs * outputs + outputs
+
+
+def conv(inputs, outputs, kernel):
+    return inputs * outputs * kernel**2 + outputs
+
+
+POLICY_CONVOLUTIONS = conv(4, 32, 8) + conv(32, 64, 4) + conv(64, 64, 4)  # 84 -> 20 -> 9 -> 6
+FEATURE_CONVOLUTIONS = conv(1, 32, 8) + conv(32, 64, 4) + conv(64, 64, 3)  # 84 -> 20 -> 9 -> 7
+
+
+def test_cnn_policy_size():
+    expected = POLICY_CONVOLUTIONS + fc(64 * 36, 256) + fc(256, 448) + 2 * fc(448, 448) + fc(448, 18) + 2 * fc(448, 1)
+    assert parameters(Policy("cnn", IMAGE, ACTIONS, 64)) == expected == 1_223_156
+
+
+def test_gru_policy_size():
+    gru = 3 * (256 * 256 + 256 * 256 + 2 * 256)
+    expected = POLICY_CONVOLUTIONS + fc(64 * 36, 256) + gru + 2 * fc(256, 256) + fc(256, 18) + 2 * fc(256, 1)
+    assert parameters(Policy("gru", IMAGE, ACTIONS, 64)) == expected
+
+
+def test_mlp_policy_size():
+    expected = fc(10, 64) + fc(64, 64) + 2 * fc(64, 64) + fc(64, 18) + 2 * fc(64, 1)
+    assert parameters(Policy("mlp", VECTOR, ACTIONS, 64)) == expected
+
+
+def test_target_and_predictor_size():
+    assert parameters(target_network(IMAGE, 512, 256)) == FEATURE_CONVOLUTIONS + fc(64 * 49, 512)
+    expected = FEATURE_CONVOLUTIONS + fc(64 * 49, 512) + 2 * fc(512, 512)
+    assert parameters(predictor_network(IMAGE, 512, 256)) == expected
+    vector = fc(10, 32) + fc(32, 32) + fc(32, 16)
+    assert parameters(target_network(VECTOR, 16, 32)) == vector
+    assert parameters(predictor_network(VECTOR, 16, 32)) == vector + 2 * fc(16, 16)
+
+
+def gains(module):
+    return {
+        name: torch.linalg.svdvals(weight.detach().flatten(1))
+        for name, weight in module.named_parameters()
+        if name.endswith("weight") and weight.dim() > 1
+    }
+
+
+def test_gains_are_the_papers():
+    expected = {"torso": 2**0.5, "policy_branch": 0.1, "value_branch": 0.1, "logits": 0.01, "value": 0.01}
+    for name, values in gains(Policy("cnn", IMAGE, ACTIONS, 64)).items():
+        gain = next(gain for start, gain in expected.items() if name.startswith(start))
+        torch.testing.assert_close(values, torch.full_like(values, gain), rtol=1e-4, atol=1e-5, msg=name)
+    for network in (target_network(IMAGE, 512, 256), predictor_network(IMAGE, 512, 256)):
+        for name, values in gains(network).items():
+            torch.testing.assert_close(values, torch.full_like(values, 2**0.5), rtol=1e-4, atol=1e-4, msg=name)
+
+
+@pytest.mark.parametrize("kind", ["cnn", "gru"])
+def test_biases_start_at_zero(kind):
+    biases = [p for name, p in Policy(kind, IMAGE, ACTIONS, 64).named_parameters() if "bias" in name]
+    assert biases and all(not bias.any() for bias in biases)
+
+
+def test_the_target_is_frozen():
+    assert not any(p.requires_grad for p in target_network(IMAGE, 512, 256).parameters())
+
+
+def test_a_gru_unrolled_equals_single_steps_with_resets():
+    torch.manual_seed(0)
+    policy = Policy("gru", VECTOR, ACTIONS, 16)
+    obs, first = torch.rand(6, 3, 10), torch.rand(6, 3) < 0.4
+    hidden = start = torch.rand(3, 16)
+    outputs = []
+    for t in range(6):
+        out, hidden = policy(obs[t], hidden * (~first[t])[:, None])
+        outputs.append(out)
+    unrolled = policy.unroll(obs, start, first)
+    for name in ("logits", "value_ext", "value_int"):
+        torch.testing.assert_close(getattr(unrolled, name), torch.stack([getattr(out, name) for out in outputs]))
+
+
+def test_a_gaussian_head_for_boxes():
+    policy = Policy("mlp", VECTOR, ActionSpec("continuous", (2,), (-1, -1), (1, 1)), 16)
+    out, _ = policy(torch.rand(5, 10), torch.zeros(5, 0))
+    assert out.logits.shape == (5, 4)
+    assert not out.logits[:, 2:].any()  # deviation 1 at the start

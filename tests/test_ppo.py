@@ -1,0 +1,145 @@
+"""PPO's loss against a few lines of numpy, the predictor's mask, and what an update may touch."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from rnd import envs
+from rnd.bonus.contract import kept
+from rnd.config import BonusConfig, Config, EnvConfig
+from rnd.envs.spec import ActionSpec
+from rnd.networks import PolicyOutput
+from rnd.ppo import NonFiniteLossError, policy_loss
+from rnd.presets import small
+from rnd.returns import Targets
+from rnd.train import Trainer
+
+ACTIONS = ActionSpec("discrete", (4,))
+
+
+def test_loss_against_numpy():
+    random = np.random.default_rng(0)
+    logits = random.normal(size=(6, 3, 4))
+    taken = random.integers(0, 4, (6, 3))
+    old_logp, advantages = random.normal(-1.4, 0.3, (6, 3)), random.normal(size=(6, 3))
+    values, returns = random.normal(size=(2, 6, 3)), random.normal(size=(2, 6, 3))
+
+    log_p = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
+    ratio = np.exp(np.take_along_axis(log_p, taken[..., None], -1)[..., 0] - old_logp)
+    surrogate = np.minimum(ratio * advantages, np.clip(ratio, 0.9, 1.1) * advantages)
+    entropy = -(np.exp(log_p) * log_p).sum(-1)
+
+    losses = policy_loss(
+        Config(),
+        ACTIONS,
+        PolicyOutput(*map(torch.tensor, (logits, values[0], values[1]))),
+        torch.tensor(taken),
+        torch.tensor(old_logp),
+        Targets(*map(torch.tensor, (advantages, returns[0], returns[1]))),
+    )
+    assert float(losses["policy_loss"]) == pytest.approx(-surrogate.mean())
+    assert float(losses["entropy"]) == pytest.approx(entropy.mean())
+    assert float(losses["value_ext_loss"]) == pytest.approx(((values[0] - returns[0]) ** 2).mean())
+    assert float(losses["value_int_loss"]) == pytest.approx(((values[1] - returns[1]) ** 2).mean())
+    assert float(losses["clip_share"]) == pytest.approx((np.abs(ratio - 1) > 0.1).mean())
+
+
+@pytest.mark.parametrize(("envs_", "share"), [(32, 1.0), (128, 0.25), (256, 0.125), (1024, 0.03125)])
+def test_keep_probability_holds_the_predictors_batch(envs_, share):
+    assert Config(env=EnvConfig(num_envs=envs_)).keep == share
+
+
+def test_mask_keeps_the_stated_share_and_averages_over_it():
+    random = torch.Generator().manual_seed(0)
+    shares = []
+    for _ in range(50):
+        keep = torch.rand(128, 32, generator=random) < 0.25
+        index, weight = kept(keep, 0.25)
+        chosen = index[weight > 0]
+        assert torch.equal(chosen.sort().values, keep.flatten().nonzero().flatten())  # none lost, none twice
+        assert float(weight.sum()) == pytest.approx(1.0, rel=1e-5)
+        shares.append(len(chosen) / keep.numel())
+    assert np.mean(shares) == pytest.approx(0.25, abs=0.005)
+    assert len({kept(torch.rand(128, 32) < 0.25, 0.25)[0].shape for _ in range(5)}) == 1  # shapes do not depend on it
+
+
+def test_an_empty_mask_gives_no_loss():
+    _, weight = kept(torch.zeros(16, 8, dtype=torch.bool), 0.25)
+    assert float(weight.sum()) == 0.0
+
+
+def tiny(**changes):
+    config = small("CartPole-v1")
+    return replace(
+        config,
+        env=replace(config.env, num_envs=4),
+        bonus_options=BonusConfig(features=8, hidden=8, keep=1.0, random_steps=16),
+        rollout_steps=16,
+        policy_width=8,
+        frames=64 * 4,
+        **changes,
+    )
+
+
+def trainer_of(config):
+    env = envs.make(config)
+    trainer = Trainer(config, env)
+    trainer.collector.start()
+    return trainer
+
+
+def snapshot(module):
+    return {name: p.detach().clone() for name, p in module.named_parameters()}
+
+
+def changed(before, module):
+    return {name for name, p in module.named_parameters() if not torch.equal(before[name], p)}
+
+
+def test_an_update_moves_policy_and_predictor_but_never_the_target():
+    trainer = trainer_of(tiny())
+    policy, bonus = snapshot(trainer.policy), snapshot(trainer.bonus)
+    for _ in trainer.train():
+        pass
+    assert changed(policy, trainer.policy) == set(policy)
+    moved = changed(bonus, trainer.bonus)
+    assert moved == {name for name in bonus if name.startswith("predictor")}
+
+
+def test_one_head_leaves_the_other_alone():
+    trainer = trainer_of(tiny(value_heads=1, episodic_int=True))
+    before = snapshot(trainer.policy)
+    for _ in trainer.train():
+        pass
+    assert {"value_int.weight", "value_int.bias"}.isdisjoint(changed(before, trainer.policy))
+
+
+def test_a_loss_that_is_not_finite_takes_no_step():
+    trainer = trainer_of(tiny())
+    rows = trainer.train()
+    next(rows)
+    before = snapshot(trainer.policy) | snapshot(trainer.bonus)
+    trainer.scaler.moments.var.fill_(float("nan"))
+    with pytest.raises(NonFiniteLossError, match="no optimiser step was taken"):
+        next(rows)
+    assert not changed({n: p for n, p in before.items() if n in snapshot(trainer.policy)}, trainer.policy)
+
+
+def scaled(rollout, scale):
+    rollout.rewards_ext_TN = rollout.rewards_ext_TN * scale
+    return rollout
+
+
+def test_intrinsic_only_ignores_the_extrinsic_reward():
+    """With c_E = 0 the policy does not depend on rewards: scaling them changes nothing but the extrinsic value."""
+    results = []
+    for scale in (1.0, -7.0):
+        trainer = trainer_of(tiny(ext_coef=0.0, value_coef=0.0))
+        collect = trainer.collector.collect
+        trainer.collector.collect = lambda collect=collect, scale=scale: scaled(collect(), scale)
+        for _ in trainer.train():
+            pass
+        results.append(snapshot(trainer.policy))
+    assert all(torch.equal(results[0][name], results[1][name]) for name in results[0])

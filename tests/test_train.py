@@ -1,0 +1,159 @@
+"""The whole loop: order of the paper's steps, determinism, and a golden curve that a refactoring must reproduce."""
+
+import csv
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from rich.console import Console
+
+from rnd import envs, run
+from rnd.bonus.rnd import RND
+from rnd.config import BonusConfig
+from rnd.presets import preset, small
+from rnd.train import Trainer, in_chunks, random_steps
+
+GOLDEN = Path(__file__).parent / "golden" / "curve.json"
+
+
+def tiny(env_id="CartPole-v1", **changes):
+    config = small(env_id)
+    return replace(
+        config,
+        env=replace(config.env, num_envs=8),
+        bonus_options=BonusConfig(features=16, hidden=16, keep=0.5, random_steps=32),
+        rollout_steps=32,
+        policy_width=16,
+        frames=8 * 32 * 6,
+        **changes,
+    )
+
+
+def rows_of(config):
+    env = envs.make(config)
+    trainer = Trainer(config, env)
+    for _ in trainer.random_start():
+        pass
+    trainer.collector.start()
+    rows = list(trainer.train())
+    env.close()
+    return rows
+
+
+def quiet():
+    return Console(file=open("/dev/null", "w"))  # noqa: PTH123
+
+
+def test_the_same_seed_writes_the_same_metrics_file(tmp_path):
+    files = []
+    for name in ("a", "b"):
+        folder = run.start(tiny(out=str(tmp_path), name=name), quiet())
+        files.append((folder.path / "metrics.csv").read_bytes())
+    assert files[0] == files[1]
+    assert len(files[0].splitlines()) == 7
+    other = run.start(tiny(out=str(tmp_path), name="c", seed=2), quiet())
+    assert (other.path / "metrics.csv").read_bytes() != files[0]
+
+
+def test_golden_curve():
+    """Seeded, short, on the CPU. RND_WRITE_GOLDEN=1 writes it anew, after a change that is meant to be numeric."""
+    import os
+
+    rows = rows_of(tiny("MiniGrid-MultiRoom-N2-S4-v0"))
+    names = ("policy_loss", "value_ext_loss", "value_int_loss", "entropy", "bonus_loss", "bonus_raw", "bonus_scaled")
+    curve = {name: [row[name] for row in rows] for name in names}
+    if os.environ.get("RND_WRITE_GOLDEN"):
+        GOLDEN.write_text(json.dumps(curve, indent=1) + "\n")
+    golden = json.loads(GOLDEN.read_text())
+    for name in names:
+        assert curve[name] == pytest.approx(golden[name], rel=1e-3, abs=1e-6), name
+
+
+def test_order_of_an_iteration(monkeypatch):
+    """Bonus with the old statistics, then the statistics, then targets and updates with the new ones."""
+    config, calls = tiny(), []
+    for name in ("score", "observe", "targets", "loss"):
+        method = getattr(RND, name)
+
+        def note(bonus, *arguments, name=name, method=method):
+            calls.append((name, float(bonus.whiten.moments.count)))
+            return method(bonus, *arguments)
+
+        monkeypatch.setattr(RND, name, note)
+    trainer = Trainer(config, envs.make(config))
+    trainer.collector.start()
+    next(trainer.train())
+    names = [name for name, _ in calls]
+    assert names == ["score", "observe", "targets"] + ["loss"] * 16
+    counts = dict(calls)
+    assert counts["score"] == pytest.approx(1e-4)
+    assert counts["targets"] == counts["loss"] == pytest.approx(8 * 32, rel=1e-3)
+
+
+def test_statistics_see_every_next_observation_once():
+    config = tiny()
+    trainer = Trainer(config, envs.make(config))
+    trainer.collector.start()
+    next(trainer.train())
+    seen = trainer.collector.frames[1:].reshape(-1, 4).double()
+    torch.testing.assert_close(trainer.bonus.whiten.moments.mean, seen.mean(0), rtol=1e-5, atol=1e-7)
+
+
+def test_the_random_start_is_at_most_a_tenth_of_the_run():
+    assert random_steps(preset("montezuma")) == 6_400
+    assert random_steps(replace(preset("montezuma"), frames=10 * 65_536)) == 128
+
+
+def test_bonus_in_chunks_equals_the_bonus_at_once(monkeypatch):
+    config = tiny()
+    trainer = Trainer(config, envs.make(config))
+    trainer.collector.start()
+    moves = trainer.collector.collect().transitions
+    whole = trainer.bonus.score(moves)
+    monkeypatch.setattr("rnd.train.SCORED_AT_ONCE", 24)
+    torch.testing.assert_close(in_chunks(trainer.bonus.score, moves), whole)
+
+
+def test_the_run_folder_says_how_to_do_it_again(tmp_path):
+    folder = run.start(tiny(out=str(tmp_path)), quiet())
+    assert folder.config() == tiny(out=str(tmp_path))
+    about = folder.read_json("run.json")
+    assert about["packages"]["torch"] and about["command"] and "started" in about
+    with (folder.path / "metrics.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert [int(row["iteration"]) for row in rows] == list(range(1, 7))
+    assert int(rows[-1]["frames"]) == 8 * 32 * 6
+    assert list((folder.path / "tensorboard").iterdir())
+
+
+def test_a_taken_name_is_refused_and_a_default_one_numbered(tmp_path):
+    from rnd.errors import UserError
+
+    config = tiny(out=str(tmp_path), name="x")
+    run.start(config, quiet())
+    with pytest.raises(UserError, match="exists already"):
+        run.start(config, quiet())
+    first = run.start(tiny(out=str(tmp_path)), quiet())
+    second = run.start(tiny(out=str(tmp_path)), quiet())
+    assert second.path.name == first.path.name + "-2"
+
+
+def test_overlap_learns_from_the_rollout_before(tmp_path):
+    """One iteration behind: the third rollout was acted before the second update, the rest is the same loop."""
+    rows, plain = rows_of(tiny(overlap=True)), rows_of(tiny())
+    assert len(rows) == len(plain)
+    for name in ("bonus_raw", "entropy", "policy_loss"):
+        assert rows[0][name] == plain[0][name]  # the first rollouts are synchronous
+        assert rows[-1][name] != plain[-1][name]
+    assert rows_of(tiny(overlap=True)) == rows
+
+
+def test_timing_adds_up(tmp_path):
+    folder = run.start(tiny(out=str(tmp_path)), quiet())
+    with (folder.path / "timing.csv").open() as file:
+        for row in csv.DictReader(file):
+            parts = [float(row[name]) for name in ("emulation", "inference", "learning", "other")]
+            assert all(part > 0 for part in parts)
+            assert sum(parts) == pytest.approx(float(row["seconds"]))

@@ -239,4 +239,4 @@ def farewell(folder: RunFolder, last: Row, console: Console, word: str) -> None:
     say(console, f"  metrics      {folder.path / 'metrics.csv'}")
     say(console, f"  tensorboard  tensorboard --logdir {folder.path / 'tensorboard'}")
     say(console, f"  config       {folder.path / 'config.json'}")
-    say(console, f"  report       rnd report {folder.path}")
+    say(console, f"  report       {folder.path / 'report.html'}, after: rnd report {folder.path}")

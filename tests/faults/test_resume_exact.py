@@ -7,6 +7,8 @@ import dataclasses
 import pytest
 from fault_helpers import fingerprint, iterations, resume, small, start
 
+from rnd.bonus import REGISTRY
+
 RUNS = [
     ("CartPole-v1", "mlp", {}),
     ("CartPole-v1", "gru", {}),
@@ -34,6 +36,22 @@ def test_resumed_to_the_bit(game, policy, env, tmp_path):
     said = resume(halves, 3)
     assert "resumed at iteration 2" in said
     assert iterations(halves) == [1, 2, 3]
+    assert fingerprint(halves) == fingerprint(whole)
+
+
+@pytest.mark.parametrize("bonus", sorted(REGISTRY))
+def test_every_bonus_is_resumed_to_the_bit(bonus, tmp_path):
+    whole = start(small(iterations=3, bonus=bonus), tmp_path, "whole")
+    halves = start(small(iterations=2, bonus=bonus), tmp_path, "halves")
+    resume(halves, 3)
+    assert fingerprint(halves) == fingerprint(whole)
+
+
+def test_an_overlapped_run_is_resumed_to_the_bit(tmp_path):
+    """The rollout that is under way at a checkpoint belongs to it."""
+    whole = start(small(iterations=6, overlap=True), tmp_path, "whole")
+    halves = start(small(iterations=4, overlap=True), tmp_path, "halves")
+    resume(halves, 6)
     assert fingerprint(halves) == fingerprint(whole)
 
 

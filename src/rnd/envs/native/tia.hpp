@@ -1,0 +1,373 @@
+// TIA: television interface adaptor. Objects are 160-bit masks of the current line; a line is advanced lazily, up to the
+// colour clock of the write or read that needs it. Collisions are ANDs of masks, pixels are blends by mask.
+#pragma once
+
+#include <cstring>
+
+#include "draw.hpp"
+#include "machine.hpp"
+
+namespace rnd::atari::RND_TARGET {
+
+// What an instruction sees beside the machine itself. Not part of the state.
+struct Bus {
+    Machine& m;
+    u8* screen;  // 210 x 160 colour bytes, or null when this frame will not be seen
+};
+
+inline void mark_stale(Tia& tia, unsigned objects) {
+    tia.stale |= static_cast<u8>(objects);
+    tia.line_is_collided = 0;
+}
+
+// ---- masks ----
+
+struct Copies {
+    u8 count;
+    u8 offset[3];
+    u8 scale;  // log2 of a player's pixel width
+};
+constexpr Copies kCopies[8] = {
+    {1, {0, 0, 0}, 0},  {2, {0, 16, 0}, 0}, {2, {0, 32, 0}, 0}, {3, {0, 16, 32}, 0},
+    {2, {0, 64, 0}, 0}, {1, {0, 0, 0}, 1},  {3, {0, 32, 64}, 0}, {1, {0, 0, 0}, 2},
+};
+
+inline void place_copies(Row& row, u64 bits, const Copies& copies, unsigned first, unsigned position) {
+    u64 w[4] = {0, 0, 0, 0};
+    for (unsigned i = first; i < copies.count; ++i) {
+        unsigned at = position + copies.offset[i];
+        if (at >= kScreenWidth) at -= kScreenWidth;
+        const unsigned shift = at & 63;
+        w[at >> 6] |= bits << shift;
+        w[(at >> 6) + 1] |= bits >> 1 >> (63 - shift);
+    }
+    row.word[0] = w[0] | w[2] >> 32;  // what leaves on the right comes in on the left
+    row.word[1] = w[1];
+    row.word[2] = w[2] & 0xFFFFFFFFu;
+    row.word[3] = 0;
+}
+
+constexpr u8 reversed(u8 b) {
+    b = static_cast<u8>((b & 0xF0) >> 4 | (b & 0x0F) << 4);
+    b = static_cast<u8>((b & 0xCC) >> 2 | (b & 0x33) << 2);
+    return static_cast<u8>((b & 0xAA) >> 1 | (b & 0x55) << 1);
+}
+
+struct PixelTables {
+    u8 reverse[256];
+    u16 twice[256];   // every bit two pixels wide
+    u32 four[256];    // every bit four pixels wide
+};
+constexpr PixelTables make_pixel_tables() {
+    PixelTables t{};
+    for (unsigned b = 0; b < 256; ++b) {
+        t.reverse[b] = reversed(static_cast<u8>(b));
+        for (unsigned i = 0; i < 8; ++i) {
+            if (b >> i & 1) {
+                t.twice[b] = static_cast<u16>(t.twice[b] | 3u << 2 * i);
+                t.four[b] |= 15u << 4 * i;
+            }
+        }
+    }
+    return t;
+}
+constexpr PixelTables kPixels = make_pixel_tables();
+
+inline void build_player(Tia& tia, int n) {
+    u8 graphics = tia.VDELP[n] ? tia.old_GRP[n] : tia.GRP[n];
+    Row& row = tia.mask[P0 + n];
+    if (graphics == 0) {
+        row = Row{};
+        return;
+    }
+    if (!tia.REFP[n]) graphics = kPixels.reverse[graphics];
+    const Copies& copies = kCopies[tia.NUSIZ[n] & 7];
+    u64 bits = graphics;
+    // Wide players start one clock later.
+    if (copies.scale == 1) bits = u64{kPixels.twice[graphics]} << 1;
+    if (copies.scale == 2) bits = u64{kPixels.four[graphics]} << 1;
+    place_copies(row, bits, copies, tia.suppress[n], tia.position[P0 + n]);
+}
+
+inline void build_missile(Tia& tia, int n) {
+    Row& row = tia.mask[M0 + n];
+    if (!tia.ENAM[n] || tia.RESMP[n]) {
+        row = Row{};
+        return;
+    }
+    const u64 bits = (1u << (1u << (tia.NUSIZ[n] >> 4 & 3))) - 1;
+    place_copies(row, bits, kCopies[tia.NUSIZ[n] & 7], 0, tia.position[M0 + n]);
+}
+
+inline void build_ball(Tia& tia) {
+    if (!(tia.VDELBL ? tia.old_ENABL : tia.ENABL)) {
+        tia.mask[BL] = Row{};
+        return;
+    }
+    const u64 bits = (1u << (1u << (tia.CTRLPF >> 4 & 3))) - 1;
+    place_copies(tia.mask[BL], bits, kCopies[0], 0, tia.position[BL]);
+}
+
+inline void build_playfield(Tia& tia) {
+    // PF0 shows D4 first, PF1 D7 first, PF2 D0 first; four pixels a bit.
+    const u64 pf0 = kPixels.four[tia.PF[0] >> 4];
+    const u64 pf1 = kPixels.four[kPixels.reverse[tia.PF[1]]];
+    const u64 pf2 = kPixels.four[tia.PF[2]];
+    u64* w = tia.mask[PF].word;
+    const u64 low = pf0 | pf1 << 16 | pf2 << 48;  // pixels 0 to 63 of the left half
+    const u64 high = pf2 >> 16;                   // pixels 64 to 79
+    w[3] = 0;
+    w[0] = low;
+    if (tia.CTRLPF & 1) {
+        const u64 rf2 = kPixels.four[kPixels.reverse[tia.PF[2]]];
+        const u64 rf1 = kPixels.four[tia.PF[1]];
+        const u64 rf0 = kPixels.four[kPixels.reverse[tia.PF[0]] & 15];
+        // Right half: rf2 at 80, rf1 at 112, rf0 at 144.
+        w[1] = high | rf2 << 16 | rf1 << 48;
+        w[2] = rf1 >> 16 | rf0 << 16;
+    } else {
+        w[1] = high | low << 16;
+        w[2] = low >> 48 | high << 16;
+    }
+}
+
+inline void refresh_masks(Tia& tia) {
+    if (!tia.stale) return;
+    if (tia.stale & 1u << P0) build_player(tia, 0);
+    if (tia.stale & 1u << P1) build_player(tia, 1);
+    if (tia.stale & 1u << M0) build_missile(tia, 0);
+    if (tia.stale & 1u << M1) build_missile(tia, 1);
+    if (tia.stale & 1u << BL) build_ball(tia);
+    if (tia.stale & 1u << PF) build_playfield(tia);
+    tia.stale = 0;
+}
+
+// ---- time ----
+
+// Draws and collides clocks [from, to) of the current line.
+inline void segment(Bus& bus, int from, int to) {
+    Tia& tia = bus.m.tia;
+    int x0 = from > kHblankClocks ? from - kHblankClocks : 0;
+    const int x1 = to - kHblankClocks;
+    const unsigned row = static_cast<unsigned>(tia.line - kFirstVisibleLine);
+    u8* pixels = bus.screen && row < kScreenHeight ? bus.screen + row * kScreenWidth : nullptr;
+    if (tia.VBLANK & 2) {
+        if (pixels) std::memset(pixels + x0, 0, static_cast<std::size_t>(x1 - x0));
+        return;
+    }
+    if (tia.hmove_blank && x0 < 8) {
+        const int end = x1 < 8 ? x1 : 8;
+        if (pixels) std::memset(pixels + x0, 0, static_cast<std::size_t>(end - x0));
+        x0 = end;
+        if (x0 == x1) return;
+    }
+    refresh_masks(tia);
+    const bool whole = x0 == 0 && x1 == kScreenWidth;
+    if (!(whole && tia.line_is_collided)) {
+        tia.collision |= collide(tia.mask, x0, x1);
+        tia.line_is_collided = whole;
+    }
+    if (pixels) draw(tia, pixels, x0, x1);
+}
+
+inline void end_line(Tia& tia) {
+    tia.hmove_blank = 0;
+    if (tia.suppress[0] | tia.suppress[1]) {
+        tia.suppress[0] = tia.suppress[1] = 0;
+        mark_stale(tia, 1u << P0 | 1u << P1);
+    }
+    ++tia.line;
+    tia.clock = 0;
+}
+
+// Brings the picture up to `clock`, counted from the start of the frame.
+inline void advance(Bus& bus, i32 clock) {
+    Tia& tia = bus.m.tia;
+    i32 target = clock - tia.line * kClocksPerLine;
+    while (target >= kClocksPerLine) {
+        segment(bus, tia.clock, kClocksPerLine);
+        end_line(tia);
+        target -= kClocksPerLine;
+    }
+    if (target > tia.clock) {
+        if (target > kHblankClocks) segment(bus, tia.clock, target);
+        tia.clock = target;
+    }
+}
+
+// ---- registers ----
+
+enum Register : u8 {
+    VSYNC, VBLANK, WSYNC, RSYNC, NUSIZ0, NUSIZ1, COLUP0, COLUP1, COLUPF, COLUBK, CTRLPF, REFP0, REFP1, PF0, PF1, PF2,
+    RESP0, RESP1, RESM0, RESM1, RESBL, AUDC0, AUDC1, AUDF0, AUDF1, AUDV0, AUDV1, GRP0, GRP1, ENAM0, ENAM1, ENABL,
+    HMP0, HMP1, HMM0, HMM1, HMBL, VDELP0, VDELP1, VDELBL, RESMP0, RESMP1, HMOVE, HMCLR, CXCLR,
+};
+
+inline void move(Tia& tia, int object, int pixels_left) {
+    int at = tia.position[object] - pixels_left;
+    if (at < 0) at += kScreenWidth;
+    if (at >= kScreenWidth) at -= kScreenWidth;
+    tia.position[object] = static_cast<u8>(at);
+}
+
+// How far left HMOVE moves an object, by the cycle of the line at which it is strobed.
+inline int hmove_distance(int cycle, u8 hm) {
+    const int nibble = hm >> 4;
+    const int wanted = nibble < 8 ? nibble : nibble - 16;
+    (void)cycle;
+    return wanted;
+}
+
+inline void tia_write(Bus& bus, u8 address, u8 value) {
+    Machine& m = bus.m;
+    Tia& tia = m.tia;
+    const i32 clock = m.cycle * 3;
+    const int hpos = clock % kClocksPerLine;
+    auto set = [&](u8& reg, u8 to, int delay, unsigned objects) {
+        if (reg == to) return;
+        advance(bus, clock + delay);
+        reg = to;
+        mark_stale(tia, objects);
+    };
+    auto colour = [&](u8& reg) {
+        if (reg == (value & 0xFE)) return;
+        if (bus.screen) advance(bus, clock);
+        reg = value & 0xFE;
+    };
+    auto reset_position = [&](int object, int in_hblank, int delay) {
+        const int at = hpos < kHblankClocks ? in_hblank : (hpos - kHblankClocks + delay) % kScreenWidth;
+        tia.position[object] = static_cast<u8>(at);
+        mark_stale(tia, 1u << object);
+    };
+    if (clock / kClocksPerLine > kMaxLines) m.frame_done = 1;
+    switch (address & 0x3F) {
+        case VSYNC: {
+            const i64 now = m.frame_cycle * 3 + clock;
+            tia.VSYNC = value;
+            if (value & 2) {
+                tia.vsync_clock = now + kClocksPerLine;
+            } else if (tia.vsync_clock >= 0 && now >= tia.vsync_clock) {
+                tia.vsync_clock = -1;
+                m.frame_done = 1;
+            }
+            break;
+        }
+        case VBLANK:
+            if ((value ^ tia.VBLANK) & 2) advance(bus, clock + 1);
+            if (!(value & 0x40)) tia.latched_fire[0] = tia.latched_fire[1] = 0;
+            tia.VBLANK = value;
+            break;
+        case NUSIZ0: set(tia.NUSIZ[0], value, 8, 1u << P0 | 1u << M0); break;
+        case NUSIZ1: set(tia.NUSIZ[1], value, 8, 1u << P1 | 1u << M1); break;
+        case COLUP0: colour(tia.COLUP[0]); break;
+        case COLUP1: colour(tia.COLUP[1]); break;
+        case COLUPF: colour(tia.COLUPF); break;
+        case COLUBK: colour(tia.COLUBK); break;
+        case CTRLPF: set(tia.CTRLPF, value, 0, 1u << BL | 1u << PF); break;
+        case REFP0: set(tia.REFP[0], value >> 3 & 1, 1, 1u << P0); break;
+        case REFP1: set(tia.REFP[1], value >> 3 & 1, 1, 1u << P1); break;
+        case PF0:
+        case PF1:
+        case PF2: {
+            static constexpr i8 kDelay[4] = {4, 5, 2, 3};
+            set(tia.PF[(address & 0x3F) - PF0], (address & 0x3F) == PF0 ? value & 0xF0 : value, kDelay[hpos / 3 & 3], 1u << PF);
+            break;
+        }
+        case RESP0:
+        case RESP1: {
+            advance(bus, clock);
+            const int n = (address & 0x3F) - RESP0;
+            reset_position(P0 + n, 3, 5);
+            tia.suppress[n] = 1;
+            break;
+        }
+        case RESM0:
+        case RESM1:
+            advance(bus, clock + 8);
+            reset_position(M0 + (address & 0x3F) - RESM0, 2, 4);
+            break;
+        case RESBL:
+            advance(bus, clock);
+            reset_position(BL, 2, 4);
+            break;
+        case GRP0:
+            set(tia.GRP[0], value, 1, 1u << P0);
+            set(tia.old_GRP[1], tia.GRP[1], 1, tia.VDELP[1] ? 1u << P1 : 0);
+            break;
+        case GRP1:
+            set(tia.GRP[1], value, 1, 1u << P1);
+            set(tia.old_GRP[0], tia.GRP[0], 1, tia.VDELP[0] ? 1u << P0 : 0);
+            set(tia.old_ENABL, tia.ENABL, 1, tia.VDELBL ? 1u << BL : 0);
+            break;
+        case ENAM0: set(tia.ENAM[0], value >> 1 & 1, 1, 1u << M0); break;
+        case ENAM1: set(tia.ENAM[1], value >> 1 & 1, 1, 1u << M1); break;
+        case ENABL: set(tia.ENABL, value >> 1 & 1, 1, 1u << BL); break;
+        case HMP0:
+        case HMP1:
+        case HMM0:
+        case HMM1:
+        case HMBL: tia.HM[(address & 0x3F) - HMP0] = value & 0xF0; break;
+        case VDELP0: set(tia.VDELP[0], value & 1, 0, 1u << P0); break;
+        case VDELP1: set(tia.VDELP[1], value & 1, 0, 1u << P1); break;
+        case VDELBL: set(tia.VDELBL, value & 1, 0, 1u << BL); break;
+        case RESMP0:
+        case RESMP1: {
+            const int n = (address & 0x3F) - RESMP0;
+            if (tia.RESMP[n] == (value >> 1 & 1)) break;
+            advance(bus, clock);
+            if (tia.RESMP[n]) {
+                // Released: the missile stands at the player's middle.
+                const int middle = (tia.NUSIZ[n] & 7) == 5 ? 8 : (tia.NUSIZ[n] & 7) == 7 ? 16 : 4;
+                tia.position[M0 + n] = static_cast<u8>((tia.position[P0 + n] + middle) % kScreenWidth);
+            }
+            tia.RESMP[n] = value >> 1 & 1;
+            mark_stale(tia, 1u << (M0 + n));
+            break;
+        }
+        case HMOVE: {
+            advance(bus, clock);
+            const int cycle = hpos / 3;
+            if (cycle <= 20) tia.hmove_blank = 1;
+            for (int object = 0; object < 5; ++object) {
+                const int distance = hmove_distance(cycle, tia.HM[object]);
+                if (distance == 0) continue;
+                move(tia, object, distance);
+                mark_stale(tia, 1u << object);
+            }
+            break;
+        }
+        case HMCLR: std::memset(tia.HM, 0, sizeof tia.HM); break;
+        case CXCLR:
+            advance(bus, clock);
+            tia.collision = 0;
+            tia.line_is_collided = 0;
+            break;
+        default: break;
+    }
+}
+
+// Undriven bits keep what was last on the data bus.
+inline u8 tia_read(Bus& bus, u8 address, u8 data_bus) {
+    Machine& m = bus.m;
+    const u8 noise = data_bus & 0x3F;
+    const unsigned reg = address & 15;
+    if (reg < 8) {
+        advance(bus, m.cycle * 3);
+        return static_cast<u8>((m.tia.collision >> 2 * reg & 3) << 6 | noise);
+    }
+    switch (reg) {
+        case 12:
+        case 13: {
+            const unsigned n = reg - 12;
+            u8 pressed = m.fire[n];
+            if (m.tia.VBLANK & 0x40) {
+                m.tia.latched_fire[n] |= pressed;
+                pressed = m.tia.latched_fire[n];
+            }
+            return static_cast<u8>((pressed ? 0 : 0x80) | noise);
+        }
+        default: return noise;
+    }
+}
+
+}  // namespace rnd::atari::RND_TARGET

@@ -34,7 +34,7 @@ constexpr i32 kCycleLimit = 80'000;
 inline i32 wait_loop_cycles(const Riot& riot, const u8* loop, i64 cycle, u8 low, u8 high, int turn) {
     const bool loads = loop[0] == 0xAD || loop[0] == 0xAE || loop[0] == 0xAC;
     if (!loads || (loop[1] & 0x87) != 0x84 || (loop[2] & 0x12) != 0x02) return 0;
-    const i64 left = riot.timer_zero - (cycle + 4) - 1;
+    const i64 left = riot.timer_zero - (cycle + 4);
     const i64 slack = left - ((i64{low} + 1) << riot.timer_shift);
     if (slack < 0 || left >> riot.timer_shift > high) return 0;
     const i64 skipped = (slack / turn + 1) * turn;
@@ -112,7 +112,7 @@ inline void run_cpu(Bus& bus, const Rom& rom) {
     auto write_zp = [&](u32 address, u8 value) INLINE {
         if (address & 0x80) {
             ram[address & 0x7F] = value;
-        } else if (address == WSYNC) {
+        } else if ((address & 0x3F) == WSYNC) {
             const i32 rest = cycle % kCyclesPerLine;
             if (rest) cycle += kCyclesPerLine - rest;
         } else {
@@ -267,7 +267,8 @@ inline void run_cpu(Bus& bus, const Rom& rom) {
 #define MODIFY_INY(op, ...) MODIFY(op, 8, AT_INY, __VA_ARGS__)
 #define IMPLIED(op, cycles, ...) op_##op: { cycle += cycles; pc += 1; __VA_ARGS__; NEXT; }
 #define JUMP(op, cycles, ...) op_##op: { cycle += cycles; __VA_ARGS__; pc &= 0xFFFF; find_code(); \
-        if (cycle > kCycleLimit || m.frame_done) [[unlikely]] { goto leave; } NEXT; }
+        if (cycle > kCycleLimit) [[unlikely]] { goto leave; } \
+        NEXT_UNLESS_DONE; }
 #define BRANCH(op, condition, ...) op_##op: { cycle += 2; pc += 2; \
         if (condition) { \
             const u32 to = pc + static_cast<u32>(static_cast<i32>(static_cast<i8>(p[1]))); \

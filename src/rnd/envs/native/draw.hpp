@@ -84,25 +84,22 @@ inline int layers_of(const Tia& tia, Layer* layer) {
         count += some != 0;
     };
     const bool over = tia.CTRLPF & 4;
-    const bool score = (tia.CTRLPF & 6) == 2;
-    auto players = [&] {
-        add(tia.mask[P1], tia.mask[M1], tia.COLUP[1]);
-        add(tia.mask[P0], tia.mask[M0], tia.COLUP[0]);
-    };
-    if (over) players();
-    if (score) {
-        Row left{}, right{};
+    if ((tia.CTRLPF & 6) == 2) {
+        // Score: each half of the playfield has the colour and the priority of its player.
+        Row left = tia.mask[P0], right = tia.mask[P1];
         for (int i = 0; i < 3; ++i) {
-            left.word[i] = tia.mask[PF].word[i] & kBelow.row[80].word[i];
-            right.word[i] = tia.mask[PF].word[i] & ~kBelow.row[80].word[i];
+            left.word[i] |= tia.mask[PF].word[i] & kBelow.row[80].word[i];
+            right.word[i] |= tia.mask[PF].word[i] & ~kBelow.row[80].word[i];
         }
         add(tia.mask[BL], tia.mask[BL], tia.COLUPF);
-        add(left, left, tia.COLUP[0]);
-        add(right, right, tia.COLUP[1]);
-    } else {
-        add(tia.mask[PF], tia.mask[BL], tia.COLUPF);
+        add(right, tia.mask[M1], tia.COLUP[1]);
+        add(left, tia.mask[M0], tia.COLUP[0]);
+        return count;
     }
-    if (!over) players();
+    if (!over) add(tia.mask[PF], tia.mask[BL], tia.COLUPF);
+    add(tia.mask[P1], tia.mask[M1], tia.COLUP[1]);
+    add(tia.mask[P0], tia.mask[M0], tia.COLUP[0]);
+    if (over) add(tia.mask[PF], tia.mask[BL], tia.COLUPF);
     return count;
 }
 

@@ -27,15 +27,15 @@ constexpr bool presses_fire(u8 action) { return action == FIRE || action >= UPFI
 constexpr u8 kSwitches = 0x3F;       // colour, amateur, nothing pressed
 constexpr u8 kResetPressed = 0x3E;
 constexpr int kWarmUpFrames = 60;
-constexpr int kResetFrames = 4;
+constexpr int kResetFrames = 8;
+constexpr int kResetFramesWithModes = 12;
 
-void power_on(Machine& m, const Rom& rom) {
+void power_on(Machine& m, const Rom& rom, u8 timer) {
     std::memset(&m, 0, sizeof m);
     std::memcpy(m.riot.ram, kPowerOnRam, sizeof kPowerOnRam);
     m.riot.timer_shift = 6;
-    m.riot.timer_value = 25;
-    m.riot.timer_zero = 25 << 6;
-    m.riot.timer_read = -1;
+    m.riot.timer_zero = timer << 6;
+    m.riot.timer_offset = -1;
     m.tia.vsync_clock = -1;
     m.tia.stale = 0x3F;
     m.cartridge.image = rom.start_image;
@@ -57,7 +57,7 @@ void set_joystick(Machine& m, u8 action) {
 }  // namespace
 
 void start_environment(Environment& env, const Engine& engine, const Rom& rom, const Game& game) {
-    power_on(env.machine, rom);
+    power_on(env.machine, rom, 74);
     std::memset(env.screen, 0, sizeof env.screen);
     env.newest = 0;
     auto frame = [&](u8 action, u8 switches) {
@@ -67,7 +67,8 @@ void start_environment(Environment& env, const Engine& engine, const Rom& rom, c
         engine.run_frame(env.machine, rom, env.screen[env.newest]);
     };
     for (int i = 0; i < kWarmUpFrames; ++i) frame(NOOP, kSwitches);
-    for (int i = 0; i < kResetFrames; ++i) frame(NOOP, kResetPressed);
+    const int reset_frames = game.has_modes ? kResetFramesWithModes : kResetFrames;
+    for (int i = 0; i < reset_frames; ++i) frame(NOOP, kResetPressed);
     game.start(env.machine.riot.ram, env.progress);
     for (u8 action : game.start_actions) frame(action, kSwitches);
     env.machine.swchb = kSwitches;

@@ -44,9 +44,8 @@ namespace gravitar {
 void start(const u8*, Progress& p) { start_with_lives(p, 6); }
 void update(const u8* ram, Progress& p) {
     set_score(p, bcd(ram, 0x89, 0x88, 0x87));
-    const int lives = at(ram, 0x84);
-    p.game_over = lives == 0;
-    p.lives = lives + 1;
+    p.game_over = at(ram, 0x81) == 1;
+    p.lives = p.game_over ? 0 : at(ram, 0x84) + 1;
 }
 }  // namespace gravitar
 
@@ -58,13 +57,16 @@ void start(const u8*, Progress& p) {
 void update(const u8* ram, Progress& p) {
     set_score(p, bcd(ram, 0xD7, 0xD6, 0xD5));
     const int lives = at(ram, 0x80) >> 4;
-    p.game_over = at(ram, 0x9E) != 0;
-    p.lives = lives == 0xA ? 3 : lives == 8 ? 2 : 1;
+    p.game_over = lives == 0 && at(ram, 0x9E) != 0;
+    p.lives = p.game_over ? 0 : lives == 0xA ? 3 : lives == 8 ? 2 : 1;
 }
 }  // namespace pitfall
 
 namespace private_eye {
-void start(const u8*, Progress& p) { start_with_lives(p, 0); }
+void start(const u8*, Progress& p) {
+    start_with_lives(p, 0);
+    p.score = 1000;
+}
 void update(const u8* ram, Progress& p) {
     set_score(p, bcd(ram, 0xCA, 0xC9, 0xC8));
     p.game_over = at(ram, 0xBF) & 0x80;
@@ -105,13 +107,13 @@ void update(const u8* ram, Progress& p) {
 const std::vector<Game>& all_games() {
 #define RULES(game) game::start, game::update
     static const std::vector<Game> games = {
-        {"montezuma_revenge", Scheme::kE0, full_set(), {}, RULES(montezuma_revenge)},
-        {"gravitar", Scheme::kF8, full_set(), std::vector<u8>(16, FIRE), RULES(gravitar)},
-        {"pitfall", Scheme::k4K, full_set(), {UP}, RULES(pitfall)},
-        {"private_eye", Scheme::kF8, full_set(), {UP}, RULES(private_eye)},
-        {"solaris", Scheme::kF6, full_set(), {}, RULES(solaris)},
-        {"venture", Scheme::k4K, full_set(), {FIRE}, RULES(venture)},
-        {"freeway", Scheme::k4K, {NOOP, UP, DOWN}, {}, RULES(freeway)},
+        {"montezuma_revenge", Scheme::kE0, false, full_set(), {}, RULES(montezuma_revenge)},
+        {"gravitar", Scheme::kF8, true, full_set(), std::vector<u8>(16, FIRE), RULES(gravitar)},
+        {"pitfall", Scheme::k4K, false, full_set(), {UP}, RULES(pitfall)},
+        {"private_eye", Scheme::kF8, true, full_set(), {UP}, RULES(private_eye)},
+        {"solaris", Scheme::kF6, false, full_set(), {}, RULES(solaris)},
+        {"venture", Scheme::k4K, false, full_set(), {}, RULES(venture)},
+        {"freeway", Scheme::k4K, true, {NOOP, UP, DOWN}, {}, RULES(freeway)},
     };
 #undef RULES
     return games;

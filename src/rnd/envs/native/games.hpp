@@ -26,6 +26,7 @@ struct Progress {
 struct Game {
     const char* name;
     Scheme scheme;
+    bool has_modes;  // ale-py holds the reset switch longer in games with several modes
     std::vector<u8> minimal_actions;
     std::vector<u8> start_actions;  // one a frame, after the console's reset switch
     void (*start)(const u8* ram, Progress&);

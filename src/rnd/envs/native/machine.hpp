@@ -37,10 +37,9 @@ struct Cpu {
 struct Riot {
     u8 ram[128];
     u8 ram_guard[8];  // operand fetches of code that runs at the end of RAM may look past it
-    i64 timer_zero;   // the cycle at which the running timer shows zero for the last time
-    i64 timer_read;   // the cycle of the first INTIM read after the timer ran out, or -1
-    u8 timer_shift;   // log2 of the interval: 0, 3, 6, 10
-    u8 timer_value;   // as written
+    i64 timer_zero;    // the last cycle at which the timer shows zero before it runs out
+    i64 timer_offset;  // how late INTIM was first read after it ran out, or -1
+    u8 timer_shift;    // log2 of the interval: 0, 3, 6, 10
     u8 swacnt, swbcnt, swcha_out, swchb_out;
 };
 
@@ -61,6 +60,7 @@ struct Tia {
     u8 ENAM[2], ENABL, old_ENABL, VDELBL, RESMP[2];
     u8 HM[5];             // P0, P1, M0, M1, BL: the upper nibble as written
     u8 position[5];       // leftmost pixel of the first copy
+    u8 reflected;         // CTRLPF's D0, as the right half of the line uses it
     u8 suppress[2];       // the player's first copy is hidden until the end of the line
     u8 hmove_blank;       // the comb: the first eight pixels of the line are black
     u8 stale;             // bit per object: mask must be rebuilt before use

@@ -5,19 +5,20 @@
 
 namespace rnd::atari::RND_TARGET {
 
-// The timer shows the written value less one from the cycle after the write, counts down once an interval, and after
-// zero goes on once a cycle.
+// The timer shows the written value less one after the write, counts down once an interval, and once a cycle when it has
+// run out. The first INTIM read after that makes it count intervals again, from where it then is.
 inline void riot_set_timer(Riot& riot, u8 shift, u8 value, i64 cycle) {
     riot.timer_shift = shift;
-    riot.timer_value = value;
     riot.timer_zero = cycle + (i64{value} << shift);
-    riot.timer_read = -1;
+    riot.timer_offset = -1;
 }
 
 inline u8 riot_read_timer(Riot& riot, i64 cycle) {
-    const i64 left = riot.timer_zero - cycle - 1;
+    const i64 left = riot.timer_zero - cycle;
     if (left >= 0) return static_cast<u8>(left >> riot.timer_shift);
-    return static_cast<u8>(left);
+    if (left == -1) return 0xFF;
+    if (riot.timer_offset < 0) riot.timer_offset = -left - 1;
+    return static_cast<u8>((left >> riot.timer_shift) - riot.timer_offset);
 }
 
 inline u8 riot_read(Machine& m, u16 address, i64 cycle) {
@@ -29,7 +30,7 @@ inline u8 riot_read(Machine& m, u16 address, i64 cycle) {
         case 3: return riot.swbcnt;
         case 4:
         case 6: return riot_read_timer(riot, cycle);
-        default: return riot.timer_zero - cycle - 1 >= 0 ? 0x00 : 0x80;
+        default: return riot.timer_zero - cycle >= 0 || riot.timer_offset >= 0 ? 0x00 : 0x80;
     }
 }
 

@@ -118,7 +118,7 @@ inline void build_playfield(Tia& tia) {
     const u64 high = pf2 >> 16;                   // pixels 64 to 79
     w[3] = 0;
     w[0] = low;
-    if (tia.CTRLPF & 1) {
+    if (tia.reflected) {
         const u64 rf2 = kPixels.four[kPixels.reverse[tia.PF[2]]];
         const u64 rf1 = kPixels.four[tia.PF[1]];
         const u64 rf0 = kPixels.four[kPixels.reverse[tia.PF[0]] & 15];
@@ -144,6 +144,8 @@ inline void refresh_masks(Tia& tia) {
 
 // ---- time ----
 
+enum : u8 { kBlankThisLine = 1, kBlankNextLine = 2 };
+
 // Draws and collides clocks [from, to) of the current line.
 inline void segment(Bus& bus, int from, int to) {
     Tia& tia = bus.m.tia;
@@ -155,7 +157,7 @@ inline void segment(Bus& bus, int from, int to) {
         if (pixels) std::memset(pixels + x0, 0, static_cast<std::size_t>(x1 - x0));
         return;
     }
-    if (tia.hmove_blank && x0 < 8) {
+    if (tia.hmove_blank == kBlankThisLine && x0 < 8) {
         const int end = x1 < 8 ? x1 : 8;
         if (pixels) std::memset(pixels + x0, 0, static_cast<std::size_t>(end - x0));
         x0 = end;
@@ -170,8 +172,15 @@ inline void segment(Bus& bus, int from, int to) {
     if (pixels) draw(tia, pixels, x0, x1);
 }
 
+inline void set_reflection(Tia& tia) {
+    if (tia.reflected == (tia.CTRLPF & 1)) return;
+    tia.reflected = tia.CTRLPF & 1;
+    mark_stale(tia, 1u << PF);
+}
+
 inline void end_line(Tia& tia) {
-    tia.hmove_blank = 0;
+    set_reflection(tia);
+    tia.hmove_blank = tia.hmove_blank == kBlankNextLine ? kBlankThisLine : 0;
     if (tia.suppress[0] | tia.suppress[1]) {
         tia.suppress[0] = tia.suppress[1] = 0;
         mark_stale(tia, 1u << P0 | 1u << P1);
@@ -210,12 +219,31 @@ inline void move(Tia& tia, int object, int pixels_left) {
     tia.position[object] = static_cast<u8>(at);
 }
 
-// How far left HMOVE moves an object, by the cycle of the line at which it is strobed.
+// How far left HMOVE moves an object, by the cycle of the line at which it is strobed. The TIA gives the object up to
+// fifteen extra clocks, one every four colour clocks, of which only those in the horizontal blank count. An HMOVE in
+// the blank also delays the picture by eight pixels; one near the line's end does not.
 inline int hmove_distance(int cycle, u8 hm) {
-    const int nibble = hm >> 4;
-    const int wanted = nibble < 8 ? nibble : nibble - 16;
-    (void)cycle;
-    return wanted;
+    const int wanted = (hm >> 4) ^ 8;
+    if (cycle <= 20 || cycle == 75) {
+        const int fitting = cycle == 75 ? 15 : (70 - 3 * cycle) / 4;
+        return (wanted < fitting ? wanted : fitting) - 8;
+    }
+    if (cycle < 54) return 0;
+    const int lost = cycle >= 73 ? 0 : (3 * (73 - cycle) + 3) / 4;
+    return wanted > lost ? wanted - lost : 0;
+}
+
+// What a player does when its position is reset to `to`. A copy that is being drawn is finished, one that is about to
+// start is drawn at the new position, and otherwise nothing appears at the new position before the next line.
+enum class PlayerPhase { kElsewhere, kStarting, kDrawing };
+inline PlayerPhase player_phase(const Tia& tia, int n, int to) {
+    const Copies& copies = kCopies[tia.NUSIZ[n] & 7];
+    for (int i = 0; i < copies.count; ++i) {
+        const int since = (to - tia.position[P0 + n] - copies.offset[i] + 2 * kScreenWidth) % kScreenWidth;
+        if (since < 4) return PlayerPhase::kStarting;
+        if (since < 4 + (8 << copies.scale)) return PlayerPhase::kDrawing;
+    }
+    return PlayerPhase::kElsewhere;
 }
 
 inline void tia_write(Bus& bus, u8 address, u8 value) {
@@ -257,13 +285,28 @@ inline void tia_write(Bus& bus, u8 address, u8 value) {
             if (!(value & 0x40)) tia.latched_fire[0] = tia.latched_fire[1] = 0;
             tia.VBLANK = value;
             break;
-        case NUSIZ0: set(tia.NUSIZ[0], value, 8, 1u << P0 | 1u << M0); break;
-        case NUSIZ1: set(tia.NUSIZ[1], value, 8, 1u << P1 | 1u << M1); break;
+        case NUSIZ0:
+        case NUSIZ1: {
+            const int n = (address & 0x3F) - NUSIZ0;
+            if (tia.NUSIZ[n] == value && !tia.suppress[n]) break;
+            advance(bus, clock + 8);
+            tia.NUSIZ[n] = value;
+            tia.suppress[n] = 0;
+            mark_stale(tia, 1u << (P0 + n) | 1u << (M0 + n));
+            break;
+        }
         case COLUP0: colour(tia.COLUP[0]); break;
         case COLUP1: colour(tia.COLUP[1]); break;
         case COLUPF: colour(tia.COLUPF); break;
         case COLUBK: colour(tia.COLUBK); break;
-        case CTRLPF: set(tia.CTRLPF, value, 0, 1u << BL | 1u << PF); break;
+        case CTRLPF:
+            set(tia.CTRLPF, value, 0, 1u << BL);
+            // The right half's direction is fixed when it starts.
+            if (hpos < kHblankClocks + 79 && tia.reflected != (value & 1)) {
+                advance(bus, clock);
+                set_reflection(tia);
+            }
+            break;
         case REFP0: set(tia.REFP[0], value >> 3 & 1, 1, 1u << P0); break;
         case REFP1: set(tia.REFP[1], value >> 3 & 1, 1, 1u << P1); break;
         case PF0:
@@ -275,10 +318,14 @@ inline void tia_write(Bus& bus, u8 address, u8 value) {
         }
         case RESP0:
         case RESP1: {
-            advance(bus, clock);
             const int n = (address & 0x3F) - RESP0;
-            reset_position(P0 + n, 3, 5);
-            tia.suppress[n] = 1;
+            const int to = hpos < kHblankClocks ? 3 : (hpos - kHblankClocks + 5) % kScreenWidth;
+            const PlayerPhase phase = player_phase(tia, n, to);
+            advance(bus, phase == PlayerPhase::kDrawing ? clock + 11 : clock);
+            tia.position[P0 + n] = static_cast<u8>(to);
+            // At clock 0 the end of the last line is still to come, and lifts the suppression.
+            tia.suppress[n] = phase == PlayerPhase::kDrawing || (phase == PlayerPhase::kElsewhere && hpos != 0);
+            mark_stale(tia, 1u << (P0 + n));
             break;
         }
         case RESM0:
@@ -299,8 +346,8 @@ inline void tia_write(Bus& bus, u8 address, u8 value) {
             set(tia.old_GRP[0], tia.GRP[0], 1, tia.VDELP[0] ? 1u << P0 : 0);
             set(tia.old_ENABL, tia.ENABL, 1, tia.VDELBL ? 1u << BL : 0);
             break;
-        case ENAM0: set(tia.ENAM[0], value >> 1 & 1, 1, 1u << M0); break;
-        case ENAM1: set(tia.ENAM[1], value >> 1 & 1, 1, 1u << M1); break;
+        case ENAM0: set(tia.ENAM[0], value >> 1 & 1, 0, 1u << M0); break;
+        case ENAM1: set(tia.ENAM[1], value >> 1 & 1, 0, 1u << M1); break;
         case ENABL: set(tia.ENABL, value >> 1 & 1, 1, 1u << BL); break;
         case HMP0:
         case HMP1:
@@ -327,7 +374,12 @@ inline void tia_write(Bus& bus, u8 address, u8 value) {
         case HMOVE: {
             advance(bus, clock);
             const int cycle = hpos / 3;
-            if (cycle <= 20) tia.hmove_blank = 1;
+            if (cycle <= 20) tia.hmove_blank = kBlankThisLine;
+            if (cycle == 75) tia.hmove_blank = kBlankNextLine;
+            if (tia.suppress[0] | tia.suppress[1]) {
+                tia.suppress[0] = tia.suppress[1] = 0;
+                mark_stale(tia, 1u << P0 | 1u << P1);
+            }
             for (int object = 0; object < 5; ++object) {
                 const int distance = hmove_distance(cycle, tia.HM[object]);
                 if (distance == 0) continue;

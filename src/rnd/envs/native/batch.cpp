@@ -39,14 +39,7 @@ Batch::Batch(const u8* rom, std::size_t rom_size, const Game& game, const std::v
     else
         actions_ = game.minimal_actions;
 
-    start_ = std::make_unique<Environment>();
-    std::memset(static_cast<void*>(start_.get()), 0, sizeof(Environment));
-    start_environment(*start_, engine_, rom_, game_);
-    start_frame_.resize(kFrameBytes);
-    const u8* screen = start_->screen[start_->newest];
-    engine_.observe(screen, screen, start_frame_.data());
-
-    environments_.assign(seeds.size(), *start_);
+    environments_.assign(seeds.size(), start_with(power_on_timer(0)).environment);
     for (std::size_t i = 0; i < seeds.size(); ++i) environments_[i].generator = seeds[i];
     for (int i = 0; i < options.threads; ++i) pool_.emplace_back([this] { work(); });
 }
@@ -62,10 +55,27 @@ Batch::~Batch() {
 
 // ---- one environment ----
 
-void Batch::reset_one(Environment& env) const {
+const Batch::Start& Batch::start_with(u8 timer) {
+    std::lock_guard lock(starts_mutex_);
+    std::unique_ptr<Start>& start = starts_[timer];
+    if (!start) {
+        start = std::make_unique<Start>();
+        std::memset(static_cast<void*>(start.get()), 0, sizeof(Start));
+        start_environment(start->environment, engine_, rom_, game_, timer);
+        const u8* screen = start->environment.screen[start->environment.newest];
+        engine_.observe(screen, screen, start->frame);
+    }
+    return *start;
+}
+
+const Batch::Start& Batch::reset_one(Environment& env) {
     const u64 generator = env.generator;
-    env = *start_;
+    const u32 power_ons = env.power_ons + 1;
+    const Start& start = start_with(power_on_timer(power_ons));
+    env = start.environment;
     env.generator = generator;
+    env.power_ons = power_ons;
+    return start;
 }
 
 void Batch::write_state(const Environment& env, int i, const StepArrays& out) const {
@@ -92,8 +102,7 @@ void Batch::step_one(int i, i64 action, const StepArrays& arrays) {
     arrays.truncated[i] = limit && !over;
     u8* frame = arrays.frames + std::size_t{kFrameBytes} * i;
     if ((over || limit) && options_.autoreset) {
-        reset_one(env);
-        std::memcpy(frame, start_frame_.data(), kFrameBytes);
+        std::memcpy(frame, reset_one(env).frame, kFrameBytes);
     } else {
         const u8* newest = env.screen[env.newest];
         engine_.observe(newest, skip > 1 ? env.screen[env.newest ^ 1] : newest, frame);
@@ -117,8 +126,7 @@ void Batch::check_group(int first, int count) const {
 void Batch::reset(const StepArrays& out, int first, int count) {
     check_group(first, count);
     for (int i = first; i < first + count; ++i) {
-        reset_one(environments_[i]);
-        std::memcpy(out.frames + std::size_t{kFrameBytes} * i, start_frame_.data(), kFrameBytes);
+        std::memcpy(out.frames + std::size_t{kFrameBytes} * i, reset_one(environments_[i]).frame, kFrameBytes);
         write_state(environments_[i], i, out);
     }
 }

@@ -74,10 +74,17 @@ private:
         int unfinished = 0;
     };
 
+    // A reset is a copy of a stored state. There is one for each value of the timer at power-on, made when first needed.
+    struct Start {
+        Environment environment;
+        u8 frame[kFrameBytes];
+    };
+
     const Environment& environment(int i) const;
+    const Start& start_with(u8 timer);
     void check_group(int first, int count) const;
     std::shared_ptr<Job> make_job(const StepArrays& arrays, int first, int count) const;
-    void reset_one(Environment& env) const;
+    const Start& reset_one(Environment& env);
     void step_one(int i, i64 action, const StepArrays& arrays);
     void write_state(const Environment& env, int i, const StepArrays& out) const;
     void work();
@@ -88,8 +95,8 @@ private:
     Rom rom_;
     std::vector<u8> actions_;
     std::vector<Environment> environments_;
-    std::unique_ptr<Environment> start_;
-    std::vector<u8> start_frame_;
+    std::unique_ptr<Start> starts_[256];
+    std::mutex starts_mutex_;
 
     std::vector<std::thread> pool_;
     std::mutex mutex_;

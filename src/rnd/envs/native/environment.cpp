@@ -18,6 +18,11 @@ constexpr u8 kPowerOnRam[128] = {
     0xAF, 0x99, 0x0D, 0x4B, 0xEC, 0x0A, 0xBA, 0x5E, 0xA7, 0xBD, 0xE6, 0xF7, 0xAB, 0x14, 0x6F, 0xC0,
 };
 
+// The timer's noise at power-on: what ale-py's first resets draw, in their order.
+constexpr u8 kPowerOnTimer[] = {
+#include "power_on_timer.inc"
+};
+
 // SWCHA pins of player 0 that an action pulls low: D7 right, D6 left, D5 down, D4 up.
 constexpr u8 kStick[kActions] = {
     0x00, 0x00, 0x10, 0x80, 0x40, 0x20, 0x90, 0x50, 0xA0, 0x60, 0x10, 0x80, 0x40, 0x20, 0x90, 0x50, 0xA0, 0x60,
@@ -56,8 +61,10 @@ void set_joystick(Machine& m, u8 action) {
 
 }  // namespace
 
-void start_environment(Environment& env, const Engine& engine, const Rom& rom, const Game& game) {
-    power_on(env.machine, rom, 74);
+u8 power_on_timer(u32 power_ons) { return kPowerOnTimer[power_ons % sizeof kPowerOnTimer]; }
+
+void start_environment(Environment& env, const Engine& engine, const Rom& rom, const Game& game, u8 timer) {
+    power_on(env.machine, rom, timer);
     std::memset(env.screen, 0, sizeof env.screen);
     env.newest = 0;
     auto frame = [&](u8 action, u8 switches) {

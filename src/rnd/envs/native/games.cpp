@@ -69,7 +69,7 @@ void start(const u8*, Progress& p) {
 }
 void update(const u8* ram, Progress& p) {
     set_score(p, bcd(ram, 0xCA, 0xC9, 0xC8));
-    p.game_over = at(ram, 0xBF) & 0x80;
+    p.game_over = at(ram, 0xC2) != 0;
     p.lives = 0;
 }
 }  // namespace private_eye

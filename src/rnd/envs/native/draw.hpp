@@ -24,9 +24,36 @@ constexpr BelowTable kBelow = make_below();
 
 using Vec = u64 __attribute__((vector_size(32)));
 inline const Vec& vec(const Row& row) { return reinterpret_cast<const Vec&>(row); }
-inline bool any(const Vec& v) { return (v[0] | v[1] | v[2]) != 0; }
+inline bool any(const Vec& v) {
+#if defined(RND_AVX512) || defined(RND_AVX2)
+    const __m256i bits = reinterpret_cast<const __m256i&>(v);
+    return !_mm256_testz_si256(bits, bits);
+#else
+    return (v[0] | v[1] | v[2]) != 0;
+#endif
+}
 
 // The collision latches: two bits a read register, D6 then D7, in the order of the registers' addresses.
+struct Pair {
+    u8 a, b, bit;
+};
+constexpr Pair kPairs[15] = {
+    {M0, P0, 0}, {M0, P1, 1}, {M1, P1, 2},  {M1, P0, 3},  {P0, BL, 4},  {P0, PF, 5},  {P1, BL, 6},  {P1, PF, 7},
+    {M0, BL, 8}, {M0, PF, 9}, {M1, BL, 10}, {M1, PF, 11}, {BL, PF, 13}, {M0, M1, 14}, {P0, P1, 15},
+};
+// Which latches a set of visible objects can set.
+struct PossibleTable {
+    u16 latches[1 << kObjects];
+};
+constexpr PossibleTable make_possible() {
+    PossibleTable t{};
+    for (unsigned visible = 0; visible < 1u << kObjects; ++visible)
+        for (const Pair& pair : kPairs)
+            if (visible >> pair.a & visible >> pair.b & 1) t.latches[visible] = static_cast<u16>(t.latches[visible] | 1u << pair.bit);
+    return t;
+}
+constexpr PossibleTable kPossible = make_possible();
+
 inline u16 collide(const Row* mask, int x0, int x1) {
     const Vec& p0 = vec(mask[P0]);
     const Vec& p1 = vec(mask[P1]);
@@ -47,25 +74,10 @@ inline u16 collide(const Row* mask, int x0, int x1) {
     twice &= in;
     if (!any(twice)) return 0;
     unsigned bits = 0;
-    auto test = [&](const Vec& a, const Vec& b, unsigned bit) {
-        const Vec both = a & b & twice;
-        bits |= static_cast<unsigned>(any(both)) << bit;
-    };
-    test(m0, p0, 0);
-    test(m0, p1, 1);
-    test(m1, p1, 2);
-    test(m1, p0, 3);
-    test(p0, bl, 4);
-    test(p0, pf, 5);
-    test(p1, bl, 6);
-    test(p1, pf, 7);
-    test(m0, bl, 8);
-    test(m0, pf, 9);
-    test(m1, bl, 10);
-    test(m1, pf, 11);
-    test(bl, pf, 13);
-    test(m0, m1, 14);
-    test(p0, p1, 15);
+    for (const Pair& pair : kPairs) {
+        const Vec both = vec(mask[pair.a]) & vec(mask[pair.b]) & twice;
+        bits |= static_cast<unsigned>(any(both)) << pair.bit;
+    }
     return static_cast<u16>(bits);
 }
 
@@ -103,6 +115,34 @@ inline int layers_of(const Tia& tia, Layer* layer) {
     return count;
 }
 
+#if defined(RND_AVX512)
+inline void draw(const Tia& tia, u8* pixels, int x0, int x1) {
+    auto all = [](u8 colour) { return _mm512_set1_epi8(static_cast<char>(colour)); };
+    const __m512i background = all(tia.COLUBK), playfield = all(tia.COLUPF), player0 = all(tia.COLUP[0]), player1 = all(tia.COLUP[1]);
+    const bool over = tia.CTRLPF & 4;
+    const bool score = (tia.CTRLPF & 6) == 2;
+    for (int w = x0 >> 6; w <= (x1 - 1) >> 6; ++w) {
+        u64 p0 = tia.mask[P0].word[w] | tia.mask[M0].word[w];
+        u64 p1 = tia.mask[P1].word[w] | tia.mask[M1].word[w];
+        u64 pf = tia.mask[PF].word[w] | tia.mask[BL].word[w];
+        if (score) {
+            // Each half of the playfield has the colour and the priority of its player.
+            const u64 left = kBelow.row[80].word[w];
+            p0 |= tia.mask[PF].word[w] & left;
+            p1 |= tia.mask[PF].word[w] & ~left;
+            pf = tia.mask[BL].word[w];
+        }
+        if (over) {
+            p0 &= ~pf;
+            p1 &= ~pf;
+        }
+        __m512i v = _mm512_mask_mov_epi8(background, pf, playfield);
+        v = _mm512_mask_mov_epi8(v, p1, player1);
+        v = _mm512_mask_mov_epi8(v, p0, player0);
+        _mm512_mask_storeu_epi8(pixels + 64 * w, kBelow.row[x1].word[w] & ~kBelow.row[x0].word[w], v);
+    }
+}
+#else
 inline void draw(const Tia& tia, u8* pixels, int x0, int x1) {
     Layer layer[6];
     const int count = layers_of(tia, layer);
@@ -110,14 +150,7 @@ inline void draw(const Tia& tia, u8* pixels, int x0, int x1) {
         std::memset(pixels + x0, tia.COLUBK, static_cast<std::size_t>(x1 - x0));
         return;
     }
-#if defined(RND_AVX512)
-    for (int w = x0 >> 6; w <= (x1 - 1) >> 6; ++w) {
-        __m512i v = _mm512_set1_epi8(static_cast<char>(tia.COLUBK));
-        for (int i = 0; i < count; ++i)
-            v = _mm512_mask_mov_epi8(v, layer[i].row.word[w], _mm512_set1_epi8(static_cast<char>(layer[i].colour)));
-        _mm512_mask_storeu_epi8(pixels + 64 * w, kBelow.row[x1].word[w] & ~kBelow.row[x0].word[w], v);
-    }
-#elif defined(RND_AVX2)
+#if defined(RND_AVX2)
     // Thirty-two pixels at a time: bit i of the mask selects byte i.
     const __m256i spread = _mm256_setr_epi64x(0, 0x0101010101010101, 0x0202020202020202, 0x0303030303030303);
     const __m256i bit = _mm256_set1_epi64x(static_cast<long long>(0x8040201008040201u));
@@ -162,5 +195,6 @@ inline void draw(const Tia& tia, u8* pixels, int x0, int x1) {
     }
 #endif
 }
+#endif
 
 }  // namespace rnd::atari::RND_TARGET

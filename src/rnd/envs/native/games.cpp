@@ -88,8 +88,8 @@ void start(const u8*, Progress& p) { start_with_lives(p, 4); }
 void update(const u8* ram, Progress& p) {
     set_score(p, 100 * (bcd(ram, 0xC8) + 100 * bcd(ram, 0xC7)));
     const int lives = at(ram, 0xC6);
-    p.game_over = lives == 0 && at(ram, 0xCD) == 0xFF;
-    p.lives = lives + 1;
+    p.game_over = lives == 0 && at(ram, 0xCD) == 0xFF && at(ram, 0xBF) >= 0x80;
+    p.lives = p.game_over ? 0 : lives + 1;
 }
 }  // namespace venture
 

@@ -64,10 +64,10 @@ struct Tia {
     u8 suppress[2];       // the player's first copy is hidden until the end of the line
     u8 hmove_blank;       // the comb: the first eight pixels of the line are black
     u8 stale;             // bit per object: mask must be rebuilt before use
+    u8 visible;           // bit per object: its mask is not empty
     u8 line_is_collided;  // a whole line with these masks has already been tested for collisions
     u8 cosmic_ark;        // missile 0 keeps moving after HMM0 was changed during HMOVE
     u8 cosmic_ark_phase;
-    u8 latched_fire[2];
     u16 collision;
     i32 line;             // of the frame
     i32 clock;            // of the line: everything before it is drawn

@@ -22,27 +22,38 @@ inline void mark_stale(Tia& tia, unsigned objects) {
 
 // ---- masks ----
 
+// The copies that NUSIZ asks for. Multiplying an object's bits by `near` and `far` repeats them at 0, 16 and 32 pixels and
+// at 64; the second entry leaves out the first copy.
 struct Copies {
     u8 count;
     u8 offset[3];
     u8 scale;  // log2 of a player's pixel width
+    u64 near[2];
+    u64 far;
 };
+constexpr u64 kAt16 = u64{1} << 16, kAt32 = u64{1} << 32;
 constexpr Copies kCopies[8] = {
-    {1, {0, 0, 0}, 0},  {2, {0, 16, 0}, 0}, {2, {0, 32, 0}, 0}, {3, {0, 16, 32}, 0},
-    {2, {0, 64, 0}, 0}, {1, {0, 0, 0}, 1},  {3, {0, 32, 64}, 0}, {1, {0, 0, 0}, 2},
+    {1, {0, 0, 0}, 0, {1, 0}, 0},
+    {2, {0, 16, 0}, 0, {1 | kAt16, kAt16}, 0},
+    {2, {0, 32, 0}, 0, {1 | kAt32, kAt32}, 0},
+    {3, {0, 16, 32}, 0, {1 | kAt16 | kAt32, kAt16 | kAt32}, 0},
+    {2, {0, 64, 0}, 0, {1, 0}, 1},
+    {1, {0, 0, 0}, 1, {1, 0}, 0},
+    {3, {0, 32, 64}, 0, {1 | kAt32, kAt32}, 1},
+    {1, {0, 0, 0}, 2, {1, 0}, 0},
 };
 
-inline void place_copies(Row& row, u64 bits, const Copies& copies, unsigned first, unsigned position) {
-    u64 w[4] = {0, 0, 0, 0};
-    for (unsigned i = first; i < copies.count; ++i) {
-        unsigned at = position + copies.offset[i];
-        if (at >= kScreenWidth) at -= kScreenWidth;
-        const unsigned shift = at & 63;
-        w[at >> 6] |= bits << shift;
-        w[(at >> 6) + 1] |= bits >> 1 >> (63 - shift);
-    }
-    row.word[0] = w[0] | w[2] >> 32;  // what leaves on the right comes in on the left
-    row.word[1] = w[1];
+inline void place_copies(Row& row, u64 bits, const Copies& copies, unsigned suppressed, unsigned position) {
+    const u64 near = bits * copies.near[suppressed], far = bits * copies.far;
+    const unsigned shift = position & 63;
+    u64 w[6] = {};
+    u64* at = w + (position >> 6);
+    at[0] = near << shift;
+    at[1] = near >> 1 >> (63 - shift) | far << shift;
+    at[2] = far >> 1 >> (63 - shift);
+    // What leaves on the right comes in on the left.
+    row.word[0] = w[0] | w[2] >> 32 | w[3] << 32;
+    row.word[1] = w[1] | w[3] >> 32 | w[4] << 32;
     row.word[2] = w[2] & 0xFFFFFFFFu;
     row.word[3] = 0;
 }
@@ -131,14 +142,23 @@ inline void build_playfield(Tia& tia) {
     }
 }
 
+inline bool is_visible(const Row& row) { return (row.word[0] | row.word[1] | row.word[2]) != 0; }
+
 inline void refresh_masks(Tia& tia) {
     if (!tia.stale) return;
-    if (tia.stale & 1u << P0) build_player(tia, 0);
-    if (tia.stale & 1u << P1) build_player(tia, 1);
-    if (tia.stale & 1u << M0) build_missile(tia, 0);
-    if (tia.stale & 1u << M1) build_missile(tia, 1);
-    if (tia.stale & 1u << BL) build_ball(tia);
-    if (tia.stale & 1u << PF) build_playfield(tia);
+    unsigned visible = tia.visible & ~tia.stale;
+    auto build = [&](Object object, auto&& builder) {
+        if (!(tia.stale >> object & 1)) return;
+        builder();
+        visible |= static_cast<unsigned>(is_visible(tia.mask[object])) << object;
+    };
+    build(P0, [&] { build_player(tia, 0); });
+    build(P1, [&] { build_player(tia, 1); });
+    build(M0, [&] { build_missile(tia, 0); });
+    build(M1, [&] { build_missile(tia, 1); });
+    build(BL, [&] { build_ball(tia); });
+    build(PF, [&] { build_playfield(tia); });
+    tia.visible = static_cast<u8>(visible);
     tia.stale = 0;
 }
 
@@ -166,7 +186,7 @@ inline void segment(Bus& bus, int from, int to) {
     refresh_masks(tia);
     const bool whole = x0 == 0 && x1 == kScreenWidth;
     if (!(whole && tia.line_is_collided)) {
-        tia.collision |= collide(tia.mask, x0, x1);
+        if (kPossible.latches[tia.visible] & ~tia.collision) tia.collision |= collide(tia.mask, x0, x1);
         tia.line_is_collided = whole;
     }
     if (pixels) draw(tia, pixels, x0, x1);
@@ -250,7 +270,7 @@ inline void tia_write(Bus& bus, u8 address, u8 value) {
     Machine& m = bus.m;
     Tia& tia = m.tia;
     const i32 clock = m.cycle * 3;
-    const int hpos = clock % kClocksPerLine;
+    const int hpos = m.cycle % kCyclesPerLine * 3;
     auto set = [&](u8& reg, u8 to, int delay, unsigned objects) {
         if (reg == to) return;
         advance(bus, clock + delay);
@@ -267,7 +287,7 @@ inline void tia_write(Bus& bus, u8 address, u8 value) {
         tia.position[object] = static_cast<u8>(at);
         mark_stale(tia, 1u << object);
     };
-    if (clock / kClocksPerLine > kMaxLines) m.frame_done = 1;
+    if (m.cycle >= (kMaxLines + 1) * kCyclesPerLine) [[unlikely]] m.frame_done = 1;
     switch (address & 0x3F) {
         case VSYNC: {
             const i64 now = m.frame_cycle * 3 + clock;
@@ -282,7 +302,6 @@ inline void tia_write(Bus& bus, u8 address, u8 value) {
         }
         case VBLANK:
             if ((value ^ tia.VBLANK) & 2) advance(bus, clock + 1);
-            if (!(value & 0x40)) tia.latched_fire[0] = tia.latched_fire[1] = 0;
             tia.VBLANK = value;
             break;
         case NUSIZ0:
@@ -409,15 +428,8 @@ inline u8 tia_read(Bus& bus, u8 address, u8 data_bus) {
     }
     switch (reg) {
         case 12:
-        case 13: {
-            const unsigned n = reg - 12;
-            u8 pressed = m.fire[n];
-            if (m.tia.VBLANK & 0x40) {
-                m.tia.latched_fire[n] |= pressed;
-                pressed = m.tia.latched_fire[n];
-            }
-            return static_cast<u8>((pressed ? 0 : 0x80) | noise);
-        }
+        case 13:
+            return static_cast<u8>((m.fire[reg - 12] ? 0 : 0x80) | noise);  // the latch that VBLANK's D6 turns on is not there
         default: return noise;
     }
 }

@@ -16,9 +16,9 @@ ROOMS = [
     "normalize",
     "transitions",
     "networks",
-    "memory",
     "fast",
     "stopwatch",
+    "memory",
     "bonus",
     "rollout",
     "overlap",
@@ -28,10 +28,10 @@ ROOMS = [
     "train",
     "run",
     "bench",
+    "cli",
     "report",
     "paper",
     "integrations",
-    "cli",
     "commands",
 ]
 """In the order in which data flows: a room may import what stands before it."""

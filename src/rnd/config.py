@@ -78,7 +78,7 @@ class Config:
     checkpoint: CheckpointConfig = field(default_factory=CheckpointConfig)
 
     bonus: str = "rnd"
-    """Intrinsic reward: rnd, none, or another registered bonus."""
+    """Intrinsic reward: rnd, dynamics, autoencoder, count, zero, none, or one that you have registered."""
     policy: Literal["cnn", "gru", "mlp"] = "cnn"
     """Policy network."""
     policy_width: int = 64

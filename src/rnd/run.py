@@ -23,6 +23,7 @@ from rnd.record.folder import RunFolder
 from rnd.record.interrupt import Interrupts
 from rnd.record.keeper import Keeper
 from rnd.record.metrics import CsvWriter, Row, TensorBoardWriter, WandbWriter, Writer, Writers, truncate
+from rnd.record.places import PlacesWriter
 from rnd.record.progress import Phase, count, duration, shown
 from rnd.train import Trainer, random_steps, resolve_device
 
@@ -205,7 +206,11 @@ def save_or_warn(keeper: Keeper, row: Row, console: Console) -> None:
 def make_writers(trainer: Trainer, folder: RunFolder) -> Writers:
     config = trainer.config
     # TensorBoard drops what an earlier process wrote after the checkpoint.
-    writers: list[Writer] = [CsvWriter(folder.path), TensorBoardWriter(folder.path, purge_step=trainer.frames + 1)]
+    writers: list[Writer] = [
+        CsvWriter(folder.path),
+        TensorBoardWriter(folder.path, purge_step=trainer.frames + 1),
+        PlacesWriter(folder.path, trainer.episodes),
+    ]
     if config.wandb:
         writers.append(WandbWriter(folder.path, folder.path.name, config.to_dict()))
     return Writers(writers)

@@ -56,7 +56,7 @@ class Trainer:
         collector = Collector(config, env, self.policy, self.device, acting)
         self.collector = OverlappedCollector(collector) if config.overlap else collector
         self.learner = Learner(config, spec.action, self.policy, self.bonus, learning)
-        self.episodes = EpisodeStats(spec.success_return)
+        self.episodes = EpisodeStats(spec.success_return, spec.has_cells)
         self.clock = Stopwatch("learning")
         self._score = compiled(self.bonus.score, config, self.device)
         self._bonus_targets = compiled(self.bonus.targets, config, self.device)
@@ -97,6 +97,7 @@ class Trainer:
             "bonus_max": float(bonus_TN.max()),
             "bonus_scaled": float(intrinsic_TN.mean()),
             "bonus_scale": float(self.scaler.moments.std),
+            "return_int": float(self.scaler.carry_N.mean() / self.scaler.moments.std),
             **losses,
         }
 

@@ -8,6 +8,9 @@ import pytest
 from fault_helpers import fingerprint, iterations, resume, small, start
 
 from rnd.bonus import REGISTRY
+from rnd.envs import native
+
+NATIVE = {"condition": not native.available(), "reason": "the native core is not built"}
 
 RUNS = [
     ("CartPole-v1", "mlp", {}),
@@ -18,6 +21,7 @@ RUNS = [
     ("montezuma", "cnn", {}),
     ("montezuma", "gru", {}),
     ("montezuma", "cnn", {"workers": 2}),
+    pytest.param("montezuma", "cnn", {"backend": "native", "workers": 2}, marks=pytest.mark.skipif(**NATIVE)),
 ]
 
 

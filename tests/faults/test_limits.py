@@ -190,7 +190,7 @@ def test_clock_jumps_and_time_zones_leave_durations_positive(tmp_path, monkeypat
 
 
 def test_only_monotonic_clocks_are_read():
-    """`time.time` may jump; nothing that measures a duration reads it. A report tells how old a file is, at least 0 s."""
+    """`time.time` may jump: no duration is measured with it. A report tells how old a file is, at least 0 s."""
     for path in {*SOURCE.rglob("*.py")} - {SOURCE / "rnd" / "report" / "runs.py"}:
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "time":

@@ -4,8 +4,8 @@ Saved by its seed and its actions: every episode starts with `reset(seed=...)`, 
 and the actions since. That is exact for every environment that draws its randomness from its seed, needs nothing from
 the environment, and never unpickles anything. Restoring checks that the replay ends in the observation that was saved.
 
-Episode e of an environment starts with the upper 31 bits (some environments take no more) of a hash of the environment's
-own seed plus e: the same whoever steps the environment, and however often the run was interrupted.
+Episode e of an environment starts with the upper 31 bits (some environments take no more) of a hash of the
+environment's own seed plus e: the same whoever steps the environment, and however often the run was interrupted.
 """
 
 from __future__ import annotations

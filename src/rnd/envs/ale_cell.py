@@ -69,23 +69,25 @@ class AleCell(Cell):
         self._tell(out, i)
 
     def step(self, out: Arrays, i: int) -> None:
-        ale, wanted, reward = self.ale, self.actions[out["action"][i]], 0
+        ale, wanted, executed, reward = self.ale, self.actions[out["action"][i]], self.executed, 0
+        uniform, sticky, left = self.random.uniform, self.sticky, self.max_frames - self.frames
         game_over = truncated = False
         for remaining in range(self.frame_skip - 1, -1, -1):
-            if self.random.uniform() >= self.sticky:
-                self.executed = wanted
-            reward += ale.act(self.executed)
-            self.frames += 1
+            if uniform() >= sticky:
+                executed = wanted
+            reward += ale.act(executed)
+            left -= 1
             if ale.game_over(with_truncation=False):
                 game_over = True
                 break
-            if self.frames >= self.max_frames:
+            if left <= 0:
                 truncated = True
                 break
             if remaining == 1:
                 ale.getScreenGrayscale(self._last_but_one)
             elif remaining == 0:
                 ale.getScreenGrayscale(self._last)
+        self.executed, self.frames = executed, self.max_frames - left
         out["reward"][i] = reward
         out["terminated"][i] = game_over
         out["truncated"][i] = truncated

@@ -14,9 +14,11 @@ import torch
 from torch import Tensor, nn
 
 from rnd import bonus as bonuses
+from rnd import memory
 from rnd.config import Config
 from rnd.envs.interface import VectorEnv
 from rnd.errors import RunError, UserError
+from rnd.fast import arithmetic, channels_last, compiled
 from rnd.networks import Policy
 from rnd.normalize import ReturnScaler
 from rnd.overlap import OverlappedCollector
@@ -41,8 +43,11 @@ class Trainer:
         seed_everything(config)
         spec = env.spec
         check_policy(config, env)
-        self.policy = Policy(config.policy, spec.observation, spec.action, config.policy_width).to(self.device)
-        self.bonus = bonuses.make(config.bonus, spec.observation, spec.action, config.bonus_options).to(self.device)
+        memory.check(config, spec.observation, self.device)
+        policy = Policy(config.policy, spec.observation, spec.action, config.policy_width)
+        bonus = bonuses.make(config.bonus, spec.observation, spec.action, config.bonus_options)
+        self.policy = channels_last(policy.to(self.device), self.device)
+        self.bonus = channels_last(bonus.to(self.device), self.device)
         self.scaler = ReturnScaler(config.env.num_envs, config.gamma_int).to(self.device)
         # Acting and learning may overlap, so each draws from its own generator.
         acting, learning = (torch.Generator(self.device).manual_seed(config.seed + k * 2**32) for k in (0, 1))
@@ -51,8 +56,10 @@ class Trainer:
         collector = Collector(config, env, self.policy, self.device, acting)
         self.collector = OverlappedCollector(collector) if config.overlap else collector
         self.learner = Learner(config, spec.action, self.policy, self.bonus, learning)
-        self.episodes = EpisodeStats(spec.success_return)
+        self.episodes = EpisodeStats(spec.success_return, spec.has_cells)
         self.clock = Stopwatch("learning")
+        self._score = compiled(self.bonus.score, config, self.device)
+        self._bonus_targets = compiled(self.bonus.targets, config, self.device)
         self.iteration = 0
 
     @property
@@ -74,19 +81,23 @@ class Trainer:
         """Everything of an iteration but acting."""
         moves = rollout.transitions
         # intrinsic reward of s_{t+1}, with the statistics as they were; then normalise it
-        bonus_TN = in_chunks(self.bonus.score, moves)
+        with arithmetic(self.config, self.device):
+            bonus_TN = in_chunks(self._score, moves).float()
         intrinsic_TN = self.scaler(bonus_TN)
         # returns and advantages of both streams, combined
         values = rollout.values_ext_TpN, rollout.values_int_TpN
         targets = combine(self.config, rollout.rewards_ext_TN, intrinsic_TN, *values, rollout.done_TN)
         # update the observation statistics, then optimise policy and predictor with the new ones
         self.bonus.observe(moves.next_obs)
-        losses = self.learner.update(rollout, targets, in_chunks(self.bonus.targets, moves))
+        with arithmetic(self.config, self.device):
+            bonus_targets = in_chunks(self._bonus_targets, moves)
+        losses = self.learner.update(rollout, targets, bonus_targets)
         return {
             "bonus_raw": float(bonus_TN.mean()),
             "bonus_max": float(bonus_TN.max()),
             "bonus_scaled": float(intrinsic_TN.mean()),
             "bonus_scale": float(self.scaler.moments.std),
+            "return_int": float(self.scaler.carry_N.mean() / self.scaler.moments.std),
             **losses,
         }
 

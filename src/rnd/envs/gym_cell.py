@@ -30,6 +30,7 @@ class GymCell(Cell):
         self.seed, self.episode = seed, 0
         self.encode: Encoder = make_encoder(self.env.observation_space, env_id)
         self.to_gym = ActionTranslator(self.env.action_space, env_id)
+        grid = env_id.startswith(("MiniGrid", "BabyAI"))
         self.spec = EnvSpec(
             id=env_id,
             observation=self.encode.spec,
@@ -37,11 +38,14 @@ class GymCell(Cell):
             success_return=0.0 if is_sparse(self.env, env_id) else None,
             backend="gymnasium",
             time_limits=True,
+            has_rooms=grid,
+            has_cells=grid,
         )
         self.log = ActionLog(self.spec.action)
 
     def reset(self, out: Arrays, i: int) -> None:
         self.encode(self._start(), out["obs"][i])
+        self._place(out, i)
 
     def step(self, out: Arrays, i: int) -> None:
         obs, reward, terminated, truncated, _ = self._act(out["action"][i])
@@ -54,6 +58,7 @@ class GymCell(Cell):
             self.reset(out, i)
         else:
             self.encode(obs, out["obs"][i])
+            self._place(out, i)
 
     def save(self) -> bytes:
         actions = self.log.actions
@@ -78,6 +83,11 @@ class GymCell(Cell):
 
     def close(self) -> None:
         self.env.close()
+
+    def _place(self, out: Arrays, i: int) -> None:
+        if self.spec.has_cells:
+            x, y = self.env.unwrapped.agent_pos
+            out["room"][i] = int(y) * 256 + int(x)
 
     def _start(self) -> Any:
         self.log.clear()

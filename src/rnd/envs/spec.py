@@ -56,7 +56,9 @@ class EnvSpec:
     action: ActionSpec
     frame_skip: int = 1
     has_rooms: bool = False
-    """`StepInfo.room` is meaningful (Montezuma's Revenge, Pitfall!)."""
+    """`StepInfo.room` is meaningful (Montezuma's Revenge, Pitfall!, MiniGrid)."""
+    has_cells: bool = False
+    """`StepInfo.room` is a cell of a grid, y * 256 + x, and no room (MiniGrid)."""
     success_return: float | None = None
     """An episode whose return exceeds this counts as a success; None where success has no meaning."""
     time_limits: bool = False

@@ -1,0 +1,1 @@
+"""The paper's experiments: one recipe a figure or table, and what runs their cells."""

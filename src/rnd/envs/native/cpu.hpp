@@ -21,6 +21,7 @@ constexpr i32 kCycleLimit = 80'000;
     if (address & 0x80) {
         riot_write(bus.m, address, value, bus.m.frame_cycle + bus.m.cycle);
     } else if ((address & 0x3F) == WSYNC) {
+        if (bus.m.cycle >= kFrameCycles) bus.m.frame_done = 1;
         const i32 rest = bus.m.cycle % kCyclesPerLine;
         if (rest) bus.m.cycle += kCyclesPerLine - rest;
     } else {
@@ -118,9 +119,11 @@ inline void run_cpu(Bus& bus, const Rom& rom) {
             return false;
         }
         if ((address & 0x3F) == WSYNC) {
+            const bool too_long = cycle >= kFrameCycles;
             const i32 rest = cycle % kCyclesPerLine;
             if (rest) cycle += kCyclesPerLine - rest;
-            return false;
+            if (too_long) [[unlikely]] m.frame_done = 1;
+            return too_long;
         }
         if (m.tia.shadow[address & 0x3F] == value && cycle < kFrameCycles) return false;
         tia_write(bus, static_cast<u8>(address), value, cycle);

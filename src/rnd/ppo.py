@@ -171,9 +171,19 @@ class Learner:
         return {str(i): dict(moments) for i, moments in self.optimizer.state_dict()["state"].items()}
 
     def load_state_dict(self, state: dict[str, dict[str, Tensor]]) -> None:
-        moments = {int(i): dict(values) for i, values in state.items()}
+        moments = {
+            int(i): {name: laid_out_like(self.parameters[int(i)], value) for name, value in values.items()}
+            for i, values in state.items()
+        }
         groups = self.optimizer.state_dict()["param_groups"]
         self.optimizer.load_state_dict({"state": moments, "param_groups": groups})
+
+
+def laid_out_like(parameter: Tensor, value: Tensor) -> Tensor:
+    """`value` in the memory order of its parameter: the fused optimiser goes through both side by side."""
+    if value.shape != parameter.shape:
+        return value
+    return torch.empty_like(parameter, dtype=value.dtype, device=value.device, requires_grad=False).copy_(value)
 
 
 class NonFiniteLossError(RunError):

@@ -176,7 +176,7 @@ def timing(trainer: Trainer, seconds: float) -> Row:
     """Where the wall time of an iteration went. With --overlap the parts run side by side and add up to more."""
     parts = trainer.collector.clock.lap() | trainer.clock.lap()
     speed = trainer.config.frames_per_rollout / max(seconds, 1e-9)
-    return {"seconds": seconds, "frames_per_second": speed, **parts, "other": seconds - sum(parts.values())}
+    return {"seconds": seconds, "frames_per_second": speed, **parts, "other": max(0.0, seconds - sum(parts.values()))}
 
 
 def rows(trainer: Trainer, keeper: Keeper, last: Row) -> Iterator[Row]:
@@ -206,10 +206,9 @@ def save_or_warn(keeper: Keeper, row: Row, console: Console) -> None:
 def make_writers(trainer: Trainer, folder: RunFolder) -> Writers:
     config = trainer.config
     # TensorBoard drops what an earlier process wrote after the checkpoint.
-    purge = trainer.frames + 1 if trainer.iteration else None
     writers: list[Writer] = [
         CsvWriter(folder.path),
-        TensorBoardWriter(folder.path, purge),
+        TensorBoardWriter(folder.path, purge_step=trainer.frames + 1),
         PlacesWriter(folder.path, trainer.episodes),
     ]
     if config.wandb:
@@ -245,4 +244,4 @@ def farewell(folder: RunFolder, last: Row, console: Console, word: str) -> None:
     say(console, f"  metrics      {folder.path / 'metrics.csv'}")
     say(console, f"  tensorboard  tensorboard --logdir {folder.path / 'tensorboard'}")
     say(console, f"  config       {folder.path / 'config.json'}")
-    say(console, f"  report       rnd report {folder.path}")
+    say(console, f"  report       {folder.path / 'report.html'}, after: rnd report {folder.path}")

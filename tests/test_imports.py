@@ -18,6 +18,7 @@ ROOMS = [
     "networks",
     "fast",
     "stopwatch",
+    "memory",
     "bonus",
     "rollout",
     "overlap",
@@ -26,10 +27,11 @@ ROOMS = [
     "record",
     "train",
     "run",
+    "bench",
+    "cli",
     "report",
     "paper",
     "integrations",
-    "cli",
     "commands",
 ]
 """In the order in which data flows: a room may import what stands before it."""

@@ -43,6 +43,17 @@ def sample(spec: ActionSpec, logits_BA: Tensor, noise_BA: Tensor) -> Tensor:
     return choices[0] if spec.kind == "discrete" else torch.stack(choices, dim=-1)
 
 
+def encode(spec: ActionSpec, actions_BK: Tensor) -> Tensor:
+    """Actions as inputs of a network, [B, sum of sizes]: choices one-hot, boxes as they are."""
+    if spec.kind == "continuous":
+        return actions_BK
+    if spec.kind == "discrete":
+        actions_BK = actions_BK.unsqueeze(-1)
+    choices = [torch.arange(size, device=actions_BK.device) for size in spec.sizes]
+    parts = [actions_BK[..., k : k + 1] == numbers for k, numbers in enumerate(choices)]
+    return torch.cat(parts, dim=-1).float()
+
+
 def greedy(spec: ActionSpec, logits_BA: Tensor) -> Tensor:
     """The most likely actions."""
     if spec.kind == "continuous":

@@ -78,7 +78,7 @@ class Config:
     checkpoint: CheckpointConfig = field(default_factory=CheckpointConfig)
 
     bonus: str = "rnd"
-    """Intrinsic reward: rnd, none, or another registered bonus."""
+    """Intrinsic reward: rnd, dynamics, autoencoder, count, zero, none, or one that you have registered."""
     policy: Literal["cnn", "gru", "mlp"] = "cnn"
     """Policy network."""
     policy_width: int = 64
@@ -160,7 +160,7 @@ class Config:
     @property
     def run_name(self) -> str:
         game = self.env.id.removeprefix("ALE/").replace("/", "-").replace(":", "-").lower()
-        return self.name or f"{game}-{self.bonus}-{self.policy}-s{self.seed}"
+        return f"{game}-{self.bonus}-{self.policy}-s{self.seed}" if self.name is None else self.name
 
     def validate(self) -> None:
         """Refuse what cannot run, in one line that says what would."""

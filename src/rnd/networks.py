@@ -39,8 +39,29 @@ def linear(inputs: int, outputs: int, gain: float = ROOT2) -> nn.Linear:
     return layer
 
 
+class PatchConv(nn.Conv2d):
+    """A convolution whose stride divides kernel and picture.
+
+    On CUDA it is computed as one of stride 1 over patches folded into channels: the same sums in another order. Few
+    channels and a large stride leave the tensor cores idle; the folded form has 16 times the channels.
+    """
+
+    def forward(self, x: Tensor) -> Tensor:
+        if not x.is_cuda:
+            return super().forward(x)
+        stride = self.stride[0]
+        folded = F.pixel_unshuffle(x, stride).contiguous(memory_format=torch.channels_last)
+        return F.conv2d(folded, F.pixel_unshuffle(self.weight, stride), self.bias)
+
+
 def conv(inputs: int, outputs: int, kernel: int, stride: int) -> nn.Conv2d:
-    layer: nn.Conv2d = orthogonal(nn.Conv2d(inputs, outputs, kernel, stride), ROOT2)
+    kind = PatchConv if kernel == 2 * stride else nn.Conv2d
+    layer: nn.Conv2d = orthogonal(kind(inputs, outputs, kernel, stride), ROOT2)
+    return layer
+
+
+def deconv(inputs: int, outputs: int, kernel: int, stride: int) -> nn.ConvTranspose2d:
+    layer: nn.ConvTranspose2d = orthogonal(nn.ConvTranspose2d(inputs, outputs, kernel, stride), ROOT2)
     return layer
 
 
@@ -105,7 +126,7 @@ class Policy(nn.Module):
 
     def features(self, obs_BX: Tensor) -> Tensor:
         if self.image:
-            obs_BX = (obs_BX.float() / 255).contiguous(memory_format=torch.channels_last)
+            obs_BX = obs_BX.float() / 255
         features: Tensor = self.torso(obs_BX)
         return features
 
@@ -158,3 +179,35 @@ def predictor_network(observation: ObservationSpec, features: int, hidden: int) 
     torso, size = encoder(observation, hidden)
     layers = [torso, linear(size, features), nn.ReLU(), linear(features, features), nn.ReLU()]
     return nn.Sequential(*layers, linear(features, features))
+
+
+class ActionPredictor(nn.Module):
+    """The predictor of the forward dynamics: reads a stack of frames, and the action before each of its fc layers."""
+
+    def __init__(self, observation: ObservationSpec, action: ActionSpec, features: int, hidden: int):
+        super().__init__()
+        self.torso, size = encoder(observation, hidden, frames=STACK)
+        extra = sum(action.sizes)
+        self.layers = nn.ModuleList(linear(inputs + extra, features) for inputs in (size, features, features))
+
+    def forward(self, obs_BX: Tensor, actions_BA: Tensor) -> Tensor:
+        """`actions` as `rnd.actions.encode` gives them."""
+        x: Tensor = self.torso(obs_BX)
+        for layer in self.layers[:-1]:
+            x = F.relu(layer(torch.cat([x, actions_BA], dim=-1)))
+        out: Tensor = self.layers[-1](torch.cat([x, actions_BA], dim=-1))
+        return out
+
+
+def autoencoder_network(observation: ObservationSpec, features: int, hidden: int) -> nn.Module:
+    """The predictor's encoder, a code of k features, and the encoder's mirror image."""
+    leaky = nn.LeakyReLU(0.2)
+    torso, size = encoder(observation, hidden)
+    code = [torso, linear(size, features), leaky]
+    if observation.kind == "vector":
+        out = linear(hidden, observation.shape[0], gain=1.0)
+        return nn.Sequential(*code, linear(features, hidden), leaky, linear(hidden, hidden), leaky, out)
+    side = 7
+    unflatten = nn.Unflatten(1, (64, side, side))
+    frames = [deconv(64, 64, 3, 1), leaky, deconv(64, 32, 4, 2), leaky, deconv(32, 1, 8, 4)]
+    return nn.Sequential(*code, linear(features, size), leaky, unflatten, *frames)

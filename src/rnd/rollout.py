@@ -20,8 +20,9 @@ from torch import Generator, Tensor
 from rnd import actions as act
 from rnd.config import Config
 from rnd.envs.interface import Episode, Step, VectorEnv
-from rnd.fast import Replay
-from rnd.networks import STACK, Policy
+from rnd.envs.spec import ActionSpec
+from rnd.fast import Replay, arithmetic, compiled
+from rnd.networks import STACK, Policy, PolicyOutput
 from rnd.stopwatch import Stopwatch
 from rnd.transitions import Transitions
 
@@ -106,6 +107,7 @@ class Collector:
         self.extra_reward = zeros(steps, envs)
         self.reward_host = torch.zeros(steps, envs, pin_memory=pin)
         self.done_host = torch.zeros(steps, envs, dtype=torch.bool, pin_memory=pin)
+        self._decide = compiled(decide, config, device)
         self._think = [Replay(partial(self.think, g, rows), config, device) for g, rows in enumerate(env.groups)]
 
     def start(self) -> None:
@@ -141,11 +143,12 @@ class Collector:
         obs, first = self.inbox_obs[rows], self.inbox_first[rows]
         self._push(self.stacks[rows], self.age_now[rows], obs, first)
         hidden = self.hidden[rows] * (~first).unsqueeze(-1)
-        out, hidden = self.policy(self._window(self.stacks[rows]), hidden)
+        window = self._window(self.stacks[rows])
+        noise = self.noise[:, rows].index_select(0, t)[0]
+        with arithmetic(self.config, self.device):
+            actions, logp, out, hidden = self._decide(self.policy, self.env.spec.action, window, hidden, noise)
         self.hidden[rows] = hidden
-        actions = act.sample(self.env.spec.action, out.logits, self.noise[:, rows].index_select(0, t)[0])
         self.actions_now[rows] = actions
-        logp = act.log_prob(self.env.spec.action, out.logits, actions)
         for book, values in (
             (self.first, first),
             (self.age, self.age_now[rows]),
@@ -251,6 +254,16 @@ class Collector:
         self.age_now.copy_(state["age"])
         self.hidden.copy_(state["hidden"])
         self.frames[steps : steps + history].copy_(state["history"])
+
+
+def decide(
+    policy: Policy, action: ActionSpec, window: Tensor, hidden: Tensor, noise: Tensor
+) -> tuple[Tensor, Tensor, PolicyOutput, Tensor]:
+    """Actions, their log probabilities, what the policy said, and its memory."""
+    out, hidden = policy(window, hidden)
+    out = PolicyOutput(*(x.float() for x in out))
+    actions = act.sample(action, out.logits, noise)
+    return actions, act.log_prob(action, out.logits, actions), out, hidden
 
 
 def random_actions(env: VectorEnv, random: np.random.Generator) -> np.ndarray:

@@ -14,9 +14,11 @@ import torch
 from torch import Tensor, nn
 
 from rnd import bonus as bonuses
+from rnd import memory
 from rnd.config import Config
 from rnd.envs.interface import VectorEnv
 from rnd.errors import RunError, UserError
+from rnd.fast import arithmetic, channels_last, compiled
 from rnd.networks import Policy
 from rnd.normalize import ReturnScaler
 from rnd.overlap import OverlappedCollector
@@ -25,7 +27,7 @@ from rnd.record import generators
 from rnd.record.episodes import EpisodeStats
 from rnd.record.metrics import Row
 from rnd.returns import combine
-from rnd.rollout import Collector, random_actions
+from rnd.rollout import Collector, Rollout, random_actions
 from rnd.stopwatch import Stopwatch
 from rnd.transitions import Transitions
 
@@ -41,8 +43,11 @@ class Trainer:
         seed_everything(config)
         spec = env.spec
         check_policy(config, env)
-        self.policy = Policy(config.policy, spec.observation, spec.action, config.policy_width).to(self.device)
-        self.bonus = bonuses.make(config.bonus, spec.observation, spec.action, config.bonus_options).to(self.device)
+        memory.check(config, spec.observation, self.device)
+        policy = Policy(config.policy, spec.observation, spec.action, config.policy_width)
+        bonus = bonuses.make(config.bonus, spec.observation, spec.action, config.bonus_options)
+        self.policy = channels_last(policy.to(self.device), self.device)
+        self.bonus = channels_last(bonus.to(self.device), self.device)
         self.scaler = ReturnScaler(config.env.num_envs, config.gamma_int).to(self.device)
         # Acting and learning may overlap, so each draws from its own generator.
         acting, learning = (torch.Generator(self.device).manual_seed(config.seed + k * 2**32) for k in (0, 1))
@@ -53,6 +58,8 @@ class Trainer:
         self.learner = Learner(config, spec.action, self.policy, self.bonus, learning)
         self.episodes = EpisodeStats(spec.success_return, spec.has_cells)
         self.clock = Stopwatch("learning")
+        self._score = compiled(self.bonus.score, config, self.device)
+        self._bonus_targets = compiled(self.bonus.targets, config, self.device)
         self.iteration = 0
 
     @property
@@ -64,21 +71,35 @@ class Trainer:
         while self.iteration < self.config.iterations:
             # sample a_t ~ policy, and s_{t+1}, e_t from the environments
             rollout = self.collector.collect()
-            moves = rollout.transitions
             with self.clock("learning"):
-                # intrinsic reward of s_{t+1}, with the statistics as they were; then normalise it
-                bonus_TN = in_chunks(self.bonus.score, moves)
-                intrinsic_TN = self.scaler(bonus_TN)
-                # returns and advantages of both streams, combined
-                values = rollout.values_ext_TpN, rollout.values_int_TpN
-                targets = combine(self.config, rollout.rewards_ext_TN, intrinsic_TN, *values, rollout.done_TN)
-                # update the observation statistics, then optimise policy and predictor with the new ones
-                self.bonus.observe(moves.next_obs)
-                losses = self.learner.update(rollout, targets, in_chunks(self.bonus.targets, moves))
-
+                learned = self.learn(rollout)
             self.iteration += 1
             self.episodes.update(rollout.episodes, rollout.rooms_entered, self.frames)
-            yield self.row(bonus_TN, intrinsic_TN, losses)
+            yield self.row(learned)
+
+    def learn(self, rollout: Rollout) -> dict[str, float]:
+        """Everything of an iteration but acting."""
+        moves = rollout.transitions
+        # intrinsic reward of s_{t+1}, with the statistics as they were; then normalise it
+        with arithmetic(self.config, self.device):
+            bonus_TN = in_chunks(self._score, moves).float()
+        intrinsic_TN = self.scaler(bonus_TN)
+        # returns and advantages of both streams, combined
+        values = rollout.values_ext_TpN, rollout.values_int_TpN
+        targets = combine(self.config, rollout.rewards_ext_TN, intrinsic_TN, *values, rollout.done_TN)
+        # update the observation statistics, then optimise policy and predictor with the new ones
+        self.bonus.observe(moves.next_obs)
+        with arithmetic(self.config, self.device):
+            bonus_targets = in_chunks(self._bonus_targets, moves)
+        losses = self.learner.update(rollout, targets, bonus_targets)
+        return {
+            "bonus_raw": float(bonus_TN.mean()),
+            "bonus_max": float(bonus_TN.max()),
+            "bonus_scaled": float(intrinsic_TN.mean()),
+            "bonus_scale": float(self.scaler.moments.std),
+            "return_int": float(self.scaler.carry_N.mean() / self.scaler.moments.std),
+            **losses,
+        }
 
     def random_start(self) -> Iterator[int]:
         """Start the observation statistics with a random agent; yields the steps done in every environment."""
@@ -125,19 +146,14 @@ class Trainer:
     def modules(self) -> dict[str, nn.Module]:
         return {"policy": self.policy, "bonus": self.bonus, "scaler": self.scaler}
 
-    def row(self, bonus_TN: Tensor, intrinsic_TN: Tensor, losses: dict[str, float]) -> Row:
+    def row(self, learned: dict[str, float]) -> Row:
         """What is recorded of an iteration: the same for the same seed."""
         return {
             "iteration": self.iteration,
             "frames": self.frames,
             "updates": self.iteration * self.config.epochs * self.config.minibatches,
             **self.episodes.summary(),
-            "bonus_raw": float(bonus_TN.mean()),
-            "bonus_max": float(bonus_TN.max()),
-            "bonus_scaled": float(intrinsic_TN.mean()),
-            "bonus_scale": float(self.scaler.moments.std),
-            "return_int": float(self.scaler.carry_N.mean() / self.scaler.moments.std),
-            **losses,
+            **learned,
         }
 
 
@@ -170,6 +186,7 @@ def resolve_device(config: Config) -> torch.device:
         raise UserError(f"--device {name}: PyTorch finds no CUDA device here; nearest: --device cpu")
     if name.startswith("cuda"):
         torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = config.precision != "float32"
+        torch.backends.cudnn.benchmark = config.fast  # shapes never change: let it look for the best kernels once
     return torch.device(name)
 
 

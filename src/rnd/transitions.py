@@ -55,8 +55,16 @@ class Transitions:
         frames = self.frames[start : stop + self.stack]
         return Transitions(frames, self.age[start : stop + 1], self.actions[start:stop], self.stack)
 
+    def pick(self, index_C: Tensor) -> Transitions:
+        """Single transitions by their place in [T * N]. They lie along the N axis of one step."""
+        step_C, env_C = index_C // self.actions.shape[1], index_C % self.actions.shape[1]
+        lag = torch.arange(self.stack + 1, device=index_C.device)[:, None]
+        age = self.age[step_C + lag[:2], env_C]
+        return Transitions(self.frames[step_C + lag, env_C], age, self.actions[step_C, env_C][None], self.stack)
+
     @staticmethod
     def pairs(obs: Tensor, actions: Tensor, next_obs: Tensor) -> Transitions:
         """Single transitions [B, X], for agents that keep their own buffers. The B samples lie along the N axis."""
         frames = torch.stack([obs, next_obs])
-        return Transitions(frames, torch.zeros(frames.shape[:2], dtype=torch.int8), actions[None], stack=1)
+        age = torch.zeros(frames.shape[:2], dtype=torch.int8, device=frames.device)
+        return Transitions(frames, age, actions[None], stack=1)

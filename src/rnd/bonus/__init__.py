@@ -20,6 +20,10 @@ if TYPE_CHECKING:
 
 REGISTRY: dict[str, str | Factory] = {
     "rnd": "rnd.bonus.rnd:RND",
+    "dynamics": "rnd.bonus.dynamics:Dynamics",
+    "autoencoder": "rnd.bonus.autoencoder:Autoencoder",
+    "count": "rnd.bonus.count:Count",
+    "zero": "rnd.bonus.zero:Zero",
     "none": "rnd.bonus.none:NoBonus",
 }
 """Name of a bonus to its class, or to `module:class`, so that names are known without importing torch."""

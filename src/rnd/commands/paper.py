@@ -18,7 +18,11 @@ if TYPE_CHECKING:
     from rnd.paper.plan import Cell, Scale
     from rnd.paper.recipes import Recipe
 
-PAPER: dict[str, str] = {}
+PAPER = {
+    "figure2": "rnd.paper.figure2",
+    "noisy-tv": "rnd.paper.noisy_tv",
+    "prediction-errors": "rnd.paper.prediction_errors",
+}
 """Experiments that are programs of their own: name to a module with `main(arguments)`."""
 
 

@@ -1,0 +1,35 @@
+"""Forward dynamics in random feature space (section 3.6): the paper's baseline, and what a noisy TV attracts."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from rnd.actions import encode
+from rnd.bonus.prediction import PredictionBonus
+from rnd.config import BonusConfig
+from rnd.envs.spec import ActionSpec, ObservationSpec
+from rnd.networks import ActionPredictor, target_network
+from rnd.transitions import Transitions
+
+
+class Dynamics(PredictionBonus):
+    """i_t = mean over k of (predictor(s_t, a_t) - target(s_{t+1}))^2.
+
+    s_t is the stack of four frames, each whitened as the target's frame is. Frames before the episode's start are black
+    to the policy and are whitened as black frames here: a stack at an episode's start looks like no other.
+    """
+
+    def __init__(self, observation: ObservationSpec, action: ActionSpec, config: BonusConfig):
+        super().__init__(observation, config)
+        self.action = action
+        self.target = target_network(observation, config.features, config.hidden)
+        self.predictor = ActionPredictor(observation, action, config.features, config.hidden)
+
+    def guess(self, transitions: Transitions) -> Tensor:
+        actions_BA = encode(self.action, transitions.actions.flatten(0, 1))
+        features: Tensor = self.predictor(self.whiten(transitions.obs.flatten(0, 1)), actions_BA)
+        return features
+
+    def answer(self, transitions: Transitions) -> Tensor:
+        features: Tensor = self.target(self.newest(transitions))
+        return features

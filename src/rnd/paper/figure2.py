@@ -1,0 +1,212 @@
+"""Figure 2: novelty detection on MNIST (section 2.2).
+
+A predictor learns to mimic a random network on zeros mixed with n examples of a target class; the total is fixed. Its
+error on unseen pictures of the target class falls with n.
+
+Legend: M models trained side by side (one for every n), P pictures of a training set, B of a batch, X pixels.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from rich.console import Console
+from rich.progress import Progress
+from torch import Generator, Tensor
+
+from rnd.errors import UserError
+from rnd.paper.mnist import Digits, load
+from rnd.paper.pictures import new_figure, save_picture, save_table
+
+FAMILIAR = 0
+"""The class that plays the states seen many times before."""
+
+
+@dataclass(frozen=True)
+class Figure2:
+    """Novelty detection on MNIST."""
+
+    data: str | None = None
+    """Folder with MNIST's four original .gz files; default: download them."""
+    out: str = "runs/paper"
+    """Folder for the picture and the numbers."""
+    seeds: int = 10
+    """Seeds a curve."""
+    classes: tuple[int, ...] = (1, 2, 3, 4, 5, 6, 7, 8, 9)
+    """Target classes, a curve each."""
+    examples: tuple[int, ...] = (1, 4, 16, 64, 256, 1024, 4096)
+    """Pictures of the target class in the training set; what the data cannot give is left out."""
+    total: int = 5000
+    """Pictures in a training set; fewer where the data has not as many zeros."""
+    steps: int = 600
+    """Adam steps a model."""
+    batch: int = 64
+    """Pictures a step."""
+    hidden: int = 256
+    """Width of the two hidden layers of target and predictor."""
+    features: int = 64
+    """Outputs of target and predictor."""
+    lr: float = 1e-3
+    """Adam's learning rate."""
+
+    def validate(self) -> None:
+        """Refuse what cannot be measured."""
+        for name in ("seeds", "total", "steps", "batch", "hidden", "features", "lr"):
+            if not getattr(self, name) > 0:
+                raise UserError(f"--{name} must be greater than 0, not {getattr(self, name)}")
+        if not self.classes or any(c not in range(1, 10) for c in self.classes):
+            raise UserError("--classes are digits from 1 to 9: the zeros are what the predictor already knows")
+        if not self.examples or min(self.examples) < 1:
+            raise UserError("--examples must be 1 or more; the default is 1 4 16 64 256 1024 4096")
+
+
+class Point(NamedTuple):
+    """One trained predictor."""
+
+    target_class: int
+    examples: int
+    seed: int
+    mse: float
+
+
+Layers = list[tuple[Tensor, Tensor]]
+"""Weights [M, in, out] and biases [M, 1, out] of M perceptrons."""
+
+
+def main(arguments: list[str]) -> None:
+    from rnd.cli import parse
+
+    options = parse(Figure2, arguments, prog="rnd paper figure2", description=str(__doc__))
+    figure2(options, Console())
+
+
+def figure2(options: Figure2, console: Console) -> list[Point]:
+    """Train, write figure2.csv, .png and .svg, and tell where they are."""
+    options.validate()
+    digits = load(Path(options.data) if options.data else None, console)
+    console.print(f"{digits.source}: {options.seeds} seeds, classes {options.classes}", highlight=False)
+    with Progress(console=console, transient=True) as bar:
+        task = bar.add_task("figure 2", total=options.seeds * len(options.classes))
+        points: list[Point] = []
+        for group in measure(options, digits):
+            points += group
+            bar.advance(task)
+    out = Path(options.out)
+    save_table(out / "figure2.csv", Point._fields, points)
+    written = save_picture(draw(points, digits.source), out / "figure2")
+    for line in summary(points):
+        console.print(line, highlight=False)
+    console.print(f"  picture  {written}\n  numbers  {out / 'figure2.csv'}", highlight=False, soft_wrap=True)
+    return points
+
+
+def measure(options: Figure2, digits: Digits) -> Iterator[list[Point]]:
+    """All points, a seed and a class at a time."""
+    for seed, target_class in itertools.product(range(options.seeds), options.classes):
+        counts, mses = distil(options, digits, target_class, seed)
+        yield [Point(target_class, n, seed, mse) for n, mse in zip(counts, mses, strict=True)]
+
+
+def distil(options: Figure2, digits: Digits, target_class: int, seed: int) -> tuple[list[int], list[float]]:
+    """Test errors of one seed and class, one for every n.
+
+    The models of a seed share the target, the first weights, the order of the batches and the pictures: the n pictures
+    of the target class take the first n places of the training set. So n alone differs.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    layers = perceptron([digits.train_images.shape[1], options.hidden, options.hidden, options.features], generator)
+    target = perceptron([digits.train_images.shape[1], options.hidden, options.hidden, options.features], generator)
+    familiar = shuffled(digits.train_labels == FAMILIAR, generator)[: options.total]
+    novel = shuffled(digits.train_labels == target_class, generator)
+    counts = [n for n in options.examples if n <= min(len(novel), len(familiar))]
+    index_MP = torch.stack([torch.cat([novel[:n], familiar[n:]]) for n in counts])
+    images_X = torch.from_numpy(digits.train_images)
+    models = [(w.repeat(len(counts), 1, 1), b.repeat(len(counts), 1, 1)) for w, b in layers]
+    parameters = [p.requires_grad_() for layer in models for p in layer]
+    adam = torch.optim.Adam(parameters, lr=options.lr, fused=True)
+    for places_B in batches(index_MP.shape[1], options, generator):
+        x_MBX = images_X[index_MP[:, places_B]]
+        loss = (forward(models, x_MBX) - forward(target, x_MBX.flatten(0, 1)[None]).view(*x_MBX.shape[:2], -1)).square()
+        adam.zero_grad()
+        loss.mean((1, 2)).sum().backward()
+        adam.step()
+    test_1BX = torch.from_numpy(digits.test_images[digits.test_labels == target_class])[None]
+    with torch.no_grad():
+        error = forward(models, test_1BX.expand(len(counts), -1, -1)) - forward(target, test_1BX)
+    return counts, error.square().mean((1, 2)).tolist()
+
+
+def perceptron(sizes: list[int], generator: Generator) -> Layers:
+    """One perceptron with orthogonal weights and zero biases, as a stack of one."""
+    layers = []
+    for inputs, outputs in itertools.pairwise(sizes):
+        weight = torch.empty(inputs, outputs)
+        torch.nn.init.orthogonal_(weight, 2**0.5, generator=generator)
+        layers.append((weight[None], torch.zeros(1, 1, outputs)))
+    return layers
+
+
+def forward(models: Layers, x_MBX: Tensor) -> Tensor:
+    for i, (weight, bias) in enumerate(models):
+        x_MBX = torch.baddbmm(bias, x_MBX.relu() if i else x_MBX, weight)
+    return x_MBX
+
+
+def shuffled(mask: np.ndarray, generator: Generator) -> Tensor:
+    """The places where `mask` is true, in random order."""
+    places = torch.from_numpy(np.flatnonzero(mask))
+    return places[torch.randperm(len(places), generator=generator)]
+
+
+def batches(pictures: int, options: Figure2, generator: Generator) -> Iterator[Tensor]:
+    """Places of the training set: every picture once an epoch."""
+    epochs = -(-options.steps * options.batch // pictures)
+    order = torch.cat([torch.randperm(pictures, generator=generator) for _ in range(epochs)])
+    yield from order[: options.steps * options.batch].split(options.batch)
+
+
+def curves(points: list[Point]) -> dict[int, tuple[np.ndarray, np.ndarray, np.ndarray]]:
+    """Class to (n, mean over seeds, standard error)."""
+    found = {}
+    for target_class in sorted({p.target_class for p in points}):
+        mine = [p for p in points if p.target_class == target_class]
+        counts = np.array(sorted({p.examples for p in mine}))
+        mse = np.array([[p.mse for p in mine if p.examples == n] for n in counts])
+        error = mse.std(axis=1, ddof=1) / mse.shape[1] ** 0.5 if mse.shape[1] > 1 else np.zeros(len(counts))
+        found[target_class] = counts, mse.mean(axis=1), error
+    return found
+
+
+def spearman(x: np.ndarray, y: np.ndarray) -> float:
+    """Rank correlation of two lists without ties."""
+    rank_x, rank_y = (np.argsort(np.argsort(values)) for values in (x, y))
+    return float(np.corrcoef(rank_x, rank_y)[0, 1])
+
+
+def summary(points: list[Point]) -> list[str]:
+    """A line a class: error at the smallest and the largest n, and how monotone the fall is."""
+    return [
+        f"  class {target_class}: MSE {mean[0]:.5f} at n = {counts[0]}, {mean[-1]:.5f} at n = {counts[-1]} "
+        f"({mean[-1] / mean[0]:.2f}×), Spearman {spearman(counts, mean):+.3f}"
+        for target_class, (counts, mean, _) in curves(points).items()
+    ]
+
+
+def draw(points: list[Point], source: str) -> Any:
+    figure, axes = new_figure()
+    for target_class, (counts, mean, error) in curves(points).items():
+        axes.plot(counts, mean, marker="o", markersize=3, label=str(target_class))
+        axes.fill_between(counts, mean - error, mean + error, alpha=0.2)
+    axes.set_xscale("log")
+    axes.set_ylim(bottom=0)
+    axes.set_xlabel("training examples of the target class, n")
+    axes.set_ylabel("MSE on unseen pictures of the class")
+    axes.set_title(f"Novelty detection on {source}")
+    axes.legend(title="class", ncols=3)
+    return figure

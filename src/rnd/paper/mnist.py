@@ -1,0 +1,141 @@
+"""MNIST from its four original files: a folder, a hash-checked download, or else scikit-learn's small digits."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import os
+import struct
+import urllib.request
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from rich.console import Console
+
+from rnd.errors import UserError
+
+FILES = {
+    "train-images-idx3-ubyte.gz": "440fcabf73cc546fa21475e81ea370265605f56be210a4024d2ca8f203523609",
+    "train-labels-idx1-ubyte.gz": "3552534a0a558bbed6aed32b30c495cca23d567ec52cac8be1a0730e8010255c",
+    "t10k-images-idx3-ubyte.gz": "8d422c7b0a1c1c79245a5bcf07fe86e33eeafee792b84584aec276f5a2dbc4e6",
+    "t10k-labels-idx1-ubyte.gz": "f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6",
+}
+"""Name to SHA-256 of the files as they were published."""
+
+MIRRORS = ("https://ossci-datasets.s3.amazonaws.com/mnist/", "https://storage.googleapis.com/cvdf-datasets/mnist/")
+TIMEOUT = 20.0
+CHUNK = 1 << 16
+
+
+@dataclass(frozen=True)
+class Digits:
+    """Pictures of digits, [count, pixels] float32 in [0, 1], and their labels."""
+
+    train_images: np.ndarray
+    train_labels: np.ndarray
+    test_images: np.ndarray
+    test_labels: np.ndarray
+    source: str
+    """What the pictures are, for the figure."""
+
+
+def load(folder: Path | None, console: Console, mirrors: Iterable[str] = MIRRORS, cache: Path | None = None) -> Digits:
+    """From `folder`; without one from the cache or a mirror; without a network scikit-learn's digits."""
+    if folder is not None:
+        return read_folder(folder)
+    cache = cache or default_cache()
+    try:
+        download(cache, console, mirrors)
+    except OSError as error:
+        console.print(
+            f"MNIST cannot be downloaded ({error}); using the 8×8 digits of scikit-learn instead. "
+            "--data DIR reads the four original files",
+            highlight=False,
+            soft_wrap=True,
+        )
+        return scikit_digits()
+    return read_folder(cache)
+
+
+def default_cache() -> Path:
+    root = os.environ.get("XDG_CACHE_HOME")
+    return (Path(root) if root else Path.home() / ".cache") / "rnd" / "mnist"
+
+
+def read_folder(folder: Path) -> Digits:
+    """The four files in a folder, checked against their hashes."""
+    for name in FILES:
+        if not (folder / name).is_file():
+            raise UserError(f"{folder} has no {name}; --data names a folder with {', '.join(FILES)}")
+    train_images, train_labels, test_images, test_labels = (read_idx(folder / name) for name in FILES)
+    return Digits(flat(train_images), train_labels, flat(test_images), test_labels, "MNIST")
+
+
+def read_idx(path: Path) -> np.ndarray:
+    """A gzipped IDX file: magic number with the number of axes, big-endian sizes, bytes."""
+    packed = path.read_bytes()
+    if hashlib.sha256(packed).hexdigest() != FILES[path.name]:
+        raise UserError(f"{path} is not the original file (its SHA-256 differs); delete it and download it again")
+    data = gzip.decompress(packed)
+    axes = data[3]
+    sizes = struct.unpack(f">{axes}I", data[4 : 4 + 4 * axes])
+    return np.frombuffer(data, np.uint8, offset=4 + 4 * axes).reshape(sizes)
+
+
+def flat(images: np.ndarray) -> np.ndarray:
+    return images.reshape(len(images), -1).astype(np.float32) / 255
+
+
+def download(cache: Path, console: Console, mirrors: Iterable[str]) -> None:
+    """Fetch what is missing. A file appears in the cache only after its hash was found right."""
+    cache.mkdir(parents=True, exist_ok=True)
+    for name, digest in FILES.items():
+        if not (cache / name).is_file():
+            data = fetch(name, digest, console, mirrors)
+            part = cache / f"{name}.{os.getpid()}.part"
+            part.write_bytes(data)
+            part.replace(cache / name)
+
+
+def fetch(name: str, digest: str, console: Console, mirrors: Iterable[str]) -> bytes:
+    """The file from the first mirror that has the right one."""
+    problems = []
+    for mirror in mirrors:
+        try:
+            data = read_url(mirror + name, name, console)
+        except OSError as error:
+            problems.append(f"{mirror}: {error}")
+            continue
+        if hashlib.sha256(data).hexdigest() == digest:
+            return data
+        problems.append(f"{mirror}: wrong SHA-256")
+    raise OSError("; ".join(problems) or "no mirrors")
+
+
+def read_url(url: str, name: str, console: Console) -> bytes:
+    from rich.progress import Progress
+
+    data = bytearray()
+    with urllib.request.urlopen(url, timeout=TIMEOUT) as answer, Progress(console=console, transient=True) as bar:
+        task = bar.add_task(name, total=int(answer.headers.get("Content-Length") or 0) or None)
+        while chunk := answer.read(CHUNK):
+            data += chunk
+            bar.update(task, completed=len(data))
+    return bytes(data)
+
+
+def scikit_digits() -> Digits:
+    """1,797 digits of 8×8 pixels; every fourth one is held out."""
+    try:
+        from sklearn.datasets import load_digits
+    except ImportError as error:
+        raise UserError(
+            "scikit-learn's digits need scikit-learn: pip install 'rnd[digits]'; "
+            "or --data DIR with the four files of MNIST"
+        ) from error
+    images, labels = load_digits(return_X_y=True)
+    images, held_out = (images / 16).astype(np.float32), np.arange(len(labels)) % 4 == 0
+    source = "scikit-learn's 8×8 digits, not MNIST"
+    return Digits(images[~held_out], labels[~held_out], images[held_out], labels[held_out], source)

@@ -1,0 +1,192 @@
+"""The noisy television (sections 2.2.1 and 3.6): what stochastic observations do to prediction errors.
+
+The next channel cannot be predicted from the last one and the action, so the forward dynamics never stop being wrong in
+front of the television, and the agent stays there. RND only asks how often a picture was seen: its bonus fades.
+
+Legend: T steps, N environments.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from rich.console import Console
+from rich.progress import Progress
+from torch import Tensor
+
+from rnd import bonus as bonuses
+from rnd import envs
+from rnd.bonus.contract import Bonus
+from rnd.cli import parse
+from rnd.config import Config
+from rnd.envs.noisy_tv import NoisyTV
+from rnd.errors import UserError
+from rnd.paper.pictures import new_figure, save_picture, save_table
+from rnd.presets import preset
+from rnd.train import Trainer
+from rnd.transitions import Transitions
+
+GAME = "rnd/NoisyTV"
+BONUSES = ("dynamics", "rnd")
+
+
+@dataclass(frozen=True)
+class NoisyTvOptions:
+    """The noisy television, watched by both bonuses."""
+
+    out: str = "runs/paper"
+    """Folder for the picture and the numbers."""
+    seeds: int = 5
+    """Seeds a bonus."""
+    frames: int = 500_000
+    """Environment steps a run."""
+
+    def validate(self) -> None:
+        for name in ("seeds", "frames"):
+            if getattr(self, name) < 1:
+                raise UserError(f"--{name} must be 1 or more, not {getattr(self, name)}")
+
+
+class Watched(NamedTuple):
+    """One rollout."""
+
+    bonus: str
+    seed: int
+    frames: int
+    share_at_tv: float
+    """Share of the steps that ended in front of the television."""
+    bonus_at_tv: float
+    """Mean raw bonus of those steps; NaN where there were none."""
+    bonus_elsewhere: float
+
+
+def main(arguments: list[str]) -> None:
+    options = parse(NoisyTvOptions, arguments, prog="rnd paper noisy-tv", description=str(__doc__))
+    noisy_tv(options, Console())
+
+
+def noisy_tv(options: NoisyTvOptions, console: Console) -> list[Watched]:
+    """Train both bonuses, write noisy-tv.csv, .png and .svg, and tell the result."""
+    options.validate()
+    rows: list[Watched] = []
+    with Progress(console=console, transient=True) as bar:
+        for name in BONUSES:
+            for seed in range(1, options.seeds + 1):
+                config = replace(preset(GAME), bonus=name, seed=seed, frames=options.frames, device="cpu")
+                task = bar.add_task(f"{name}, seed {seed}", total=config.iterations)
+                for row in watch(config):
+                    rows.append(row)
+                    bar.advance(task)
+                bar.remove_task(task)
+                console.print(f"  {name}, seed {seed}: {last_quarter(rows, name, seed):.1%} at the television at last")
+    out = Path(options.out)
+    save_table(out / "noisy-tv.csv", Watched._fields, rows)
+    written = save_picture(draw(rows), out / "noisy-tv")
+    dynamics, distillation = (last_quarter(rows, name) for name in BONUSES)
+    console.print(
+        f"last quarter, share of time at the television: dynamics {dynamics:.1%}, rnd {distillation:.1%} "
+        f"({dynamics / distillation:.1f} times as high)\n  picture  {written}\n  numbers  {out / 'noisy-tv.csv'}",
+        highlight=False,
+        soft_wrap=True,
+    )
+    return rows
+
+
+def watch(config: Config) -> Iterator[Watched]:
+    """Train a run; one row a rollout."""
+    watcher: list[Watcher] = []
+
+    def watched(*arguments: Any) -> Watcher:
+        watcher.append(Watcher(bonuses.make(config.bonus, *arguments)))
+        return watcher[0]
+
+    bonuses.register("watched", watched)
+    with closing(envs.make(config)) as env:
+        trainer = Trainer(replace(config, bonus="watched"), env)
+        for _ in trainer.random_start():
+            pass
+        trainer.collector.start()
+        for row in trainer.train():
+            frames = row["frames"]
+            assert frames is not None
+            yield Watched(config.bonus, config.seed, int(frames), *watcher[0].look())
+
+
+class Watcher(Bonus):
+    """A bonus that does what another does, and notes what it says in front of the television."""
+
+    at_tv_X: Tensor
+
+    def __init__(self, inner: Bonus):
+        super().__init__()
+        self.inner, self.random_start = inner, inner.random_start
+        self.register_buffer("at_tv_X", torch.from_numpy(NoisyTV(1).tv.reshape(-1)))
+        self.seen: list[tuple[Tensor, Tensor]] = []
+
+    def observe(self, next_obs: Tensor) -> None:
+        self.inner.observe(next_obs)
+
+    def score(self, transitions: Transitions) -> Tensor:
+        bonus_TN = self.inner.score(transitions)
+        cell_TN = transitions.next_obs[..., : len(self.at_tv_X)].argmax(-1)
+        self.seen.append((self.at_tv_X[cell_TN], bonus_TN))
+        return bonus_TN
+
+    def targets(self, transitions: Transitions) -> Tensor:
+        return self.inner.targets(transitions)
+
+    def loss(self, transitions: Transitions, targets: Tensor, keep_TN: Tensor, share: float) -> Tensor:
+        return self.inner.loss(transitions, targets, keep_TN, share)
+
+    def look(self) -> tuple[float, float, float]:
+        """Share of time at the television, bonus there and elsewhere, since the last look."""
+        at_tv, bonus = (torch.cat([pair[i].flatten() for pair in self.seen]) for i in (0, 1))
+        self.seen.clear()
+        return float(at_tv.float().mean()), float(bonus[at_tv].mean()), float(bonus[~at_tv].mean())
+
+
+def last_quarter(rows: list[Watched], bonus: str, seed: int | None = None) -> float:
+    """Mean share of time at the television in the last quarter of training."""
+    mine = [row for row in rows if row.bonus == bonus and seed in (None, row.seed)]
+    end = max(row.frames for row in mine)
+    return float(np.mean([row.share_at_tv for row in mine if row.frames > 0.75 * end]))
+
+
+def draw(rows: list[Watched]) -> Any:
+    figure, (left, right) = new_figure(columns=2, width=10.0)
+    for colour, name in zip(("tab:red", "tab:blue"), BONUSES, strict=True):
+        frames, share = curve(rows, name, "share_at_tv")
+        shaded(left, frames, share, name, colour)
+        _, there = curve(rows, name, "bonus_at_tv")
+        _, start = there[:, :1], there[:, :1]
+        shaded(right, frames, there / np.nanmean(start), name, colour)
+    left.set_ylabel("share of time in front of the television")
+    left.set_ylim(0, 1)
+    right.set_ylabel("bonus there, relative to the first rollout")
+    right.set_yscale("log")
+    for axes in (left, right):
+        axes.set_xlabel("environment steps")
+        axes.legend()
+    figure.suptitle("The noisy television: mean over seeds, standard error shaded")
+    return figure
+
+
+def curve(rows: list[Watched], bonus: str, measure: str) -> tuple[np.ndarray, np.ndarray]:
+    """Frames [iterations] and values [seeds, iterations]."""
+    seeds = sorted({row.seed for row in rows if row.bonus == bonus})
+    runs = [[row for row in rows if row.bonus == bonus and row.seed == seed] for seed in seeds]
+    values = np.array([[getattr(row, measure) for row in run] for run in runs])
+    return np.array([row.frames for row in runs[0]]), values
+
+
+def shaded(axes: Any, x: np.ndarray, values: np.ndarray, label: str, colour: str) -> None:
+    mean = np.nanmean(values, axis=0)
+    error = np.nanstd(values, axis=0, ddof=1) / len(values) ** 0.5 if len(values) > 1 else np.zeros_like(mean)
+    axes.plot(x, mean, color=colour, label=label)
+    axes.fill_between(x, mean - error, mean + error, color=colour, alpha=0.2)

@@ -39,6 +39,7 @@ def recipe(rollouts: int = 6, arms: int = 2) -> Recipe:
         env=replace(config.env, num_envs=4),
         bonus_options=BonusConfig(features=8, hidden=8, random_steps=16),
         policy_width=8,
+        rollout_steps=128,
         device="cpu",
     )
     config = replace(config, frames=rollouts * config.frames_per_rollout)

@@ -33,6 +33,7 @@ def trained(tmp_path_factory):
         env=replace(config.env, num_envs=4),
         bonus_options=BonusConfig(features=8, hidden=16, keep=1.0, random_steps=16),
         policy_width=16,
+        rollout_steps=128,
         frames=4 * 128 * 2,
         out=str(tmp_path_factory.mktemp("runs")),
         name="agent",

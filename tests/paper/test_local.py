@@ -12,10 +12,11 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from rnd import cli
 from rnd.config import BonusConfig
 from rnd.paper.local import LocalJobs, frames_done
 from rnd.paper.plan import Scale, State, cells
-from rnd.paper.recipes import Arm, Recipe
+from rnd.paper.recipes import RECIPES, Arm, Recipe
 from rnd.presets import small
 
 ROLLOUTS = 40
@@ -137,3 +138,17 @@ def test_killed_in_the_middle_and_called_again_it_completes(tmp_path, how):
     said, _ = third.communicate(timeout=60)
     assert third.returncode == 0 and "1 run, 1 finished" in said and (out / "tiny.png").exists()
     assert before == {cell.path: (cell.path / "metrics.csv").stat().st_mtime_ns for cell in found}
+
+
+def test_figure1_trains_an_agent_and_plays_it(tmp_path, monkeypatch, capsys):
+    """The command from nothing to the video, on a grid instead of Montezuma's Revenge."""
+    config = small("MiniGrid-Empty-5x5-v0")
+    options = BonusConfig(features=8, hidden=8, random_steps=16)
+    config = replace(config, env=replace(config.env, num_envs=4), bonus_options=options, frames=512, device="cpu")
+    tiny = Recipe("figure1", "Figure 1", (Arm("rnd", "RND", config),), seeds=1)
+    monkeypatch.setitem(RECIPES, "figure1", lambda: tiny)
+    with pytest.raises(SystemExit) as stop:
+        cli.main(["paper", "figure1", "--episodes", "2", "--out", str(tmp_path)])
+    said = capsys.readouterr().out
+    assert stop.value.code == 0, said
+    assert all((tmp_path / f"figure1{ending}").stat().st_size for ending in (".mp4", ".png", ".svg", ".csv"))

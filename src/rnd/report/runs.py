@@ -26,7 +26,7 @@ NOT_THE_EXPERIMENT = ("seed", "name", "out", "device", "threads", "wandb", "fast
 """Config fields that say where and how fast a run goes, not what it is."""
 
 
-@dataclass
+@dataclass(eq=False)
 class Run:
     """One run folder."""
 

@@ -1,5 +1,3 @@
-
-
 import numpy as np
 import numpy.typing as npt
 
@@ -69,4 +67,3 @@ class AtariBatch:
     def set_ram(self, i: int, address: int, value: int) -> None: ...
     def raw_act(self, i: int, ale_action: int) -> float: ...
     def raw_reset(self, i: int) -> None: ...
-

@@ -161,7 +161,10 @@ def run_exactness(
 
 def table(results: Sequence[GameResult]) -> str:
     """The results as a Markdown table."""
-    lines = ["| game | frames | episodes | mismatches | frames/s of the comparison |", "| --- | ---: | ---: | --- | ---: |"]
+    lines = [
+        "| game | frames | episodes | mismatches | frames/s of the comparison |",
+        "| --- | ---: | ---: | --- | ---: |",
+    ]
     for r in results:
         found = "none" if r.exact else f"{r.mismatches}, first: {r.first_mismatch}"
         lines.append(f"| {r.game} | {r.frames:,} | {r.episodes:,} | {found} | {r.frames / max(r.seconds, 1e-9):,.0f} |")

@@ -14,10 +14,10 @@ from rich.console import Console
 
 from rnd import cli
 from rnd.config import BonusConfig
-from rnd.paper.local import LocalJobs, frames_done
+from rnd.paper.local import LocalJobs, _sharing, frames_done
 from rnd.paper.plan import Scale, State, cells
 from rnd.paper.recipes import RECIPES, Arm, Recipe
-from rnd.presets import small
+from rnd.presets import preset, small
 
 ROLLOUTS = 40
 """Of the run that is killed: it must live long enough to be caught."""
@@ -152,3 +152,11 @@ def test_figure1_trains_an_agent_and_plays_it(tmp_path, monkeypatch, capsys):
     said = capsys.readouterr().out
     assert stop.value.code == 0, said
     assert all((tmp_path / f"figure1{ending}").stat().st_size for ending in (".mp4", ".png", ".svg", ".csv"))
+
+
+def test_cells_share_the_cores():
+    atari = preset("montezuma")
+    assert _sharing(atari, 3).env.workers == 3
+    chosen = replace(atari, env=replace(atari.env, workers=7))
+    assert _sharing(chosen, 3) == chosen
+    assert _sharing(small("CartPole-v1"), 3).env.workers is None

@@ -98,7 +98,7 @@ def episode(agent: Agent, seed: int, number: int) -> Episode:
 def _single(config: Config) -> Config:
     """The run's config for one environment, one step at a time, on ale-py (the native core shows no colours)."""
     env = replace(config.env, num_envs=1, workers=0, backend="ale")
-    return replace(config, env=env, rollout_steps=1, minibatches=1, overlap=False, device="cpu")
+    return replace(config, env=env, rollout_steps=1, minibatches=1, overlap=False, fast=False, device="cpu")
 
 
 def environment(config: Config, seed: int, number: int) -> tuple[VectorEnv, Any]:

@@ -160,3 +160,25 @@ def test_cells_share_the_cores():
     chosen = replace(atari, env=replace(atari.env, workers=7))
     assert _sharing(chosen, 3) == chosen
     assert _sharing(small("CartPole-v1"), 3).env.workers is None
+
+
+@pytest.mark.long
+def test_figure3_from_nothing_to_a_picture_and_again(tmp_path):
+    """The bar of the experiments: some minutes on two cores, and seconds when everything is there."""
+    words = [
+        sys.executable,
+        "-m",
+        "rnd",
+        "paper",
+        "figure3",
+        "--scale",
+        "0.000002",
+        "--jobs",
+        "2",
+        "--out",
+        str(tmp_path),
+    ]
+    for seconds, expected in ((600, "6 to run"), (60, "6 finished")):
+        done = subprocess.run(words, capture_output=True, text=True, timeout=seconds)
+        assert done.returncode == 0 and expected in done.stdout, done.stdout + done.stderr
+        assert (tmp_path / "figure3-scale-2e-06.png").stat().st_size > 10_000

@@ -27,6 +27,7 @@ ROOMS = [
     "train",
     "run",
     "cli",
+    "bench",
     "report",
     "paper",
     "integrations",

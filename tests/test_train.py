@@ -10,6 +10,7 @@ import torch
 from rich.console import Console
 
 from rnd import envs, run
+from rnd.bonus.rnd import RND
 from rnd.config import BonusConfig
 from rnd.presets import preset, small
 from rnd.train import Trainer, in_chunks, random_steps
@@ -72,18 +73,17 @@ def test_golden_curve():
 
 def test_order_of_an_iteration(monkeypatch):
     """Bonus with the old statistics, then the statistics, then targets and updates with the new ones."""
-    config = tiny()
+    config, calls = tiny(), []
+    for name in ("score", "observe", "targets", "loss"):
+        method = getattr(RND, name)
+
+        def note(bonus, *arguments, name=name, method=method):
+            calls.append((name, float(bonus.whiten.moments.count)))
+            return method(bonus, *arguments)
+
+        monkeypatch.setattr(RND, name, note)
     trainer = Trainer(config, envs.make(config))
     trainer.collector.start()
-    calls = []
-    for name in ("score", "observe", "targets", "loss"):
-        method = getattr(trainer.bonus, name)
-
-        def note(*arguments, name=name, method=method):
-            calls.append((name, float(trainer.bonus.whiten.moments.count)))
-            return method(*arguments)
-
-        monkeypatch.setattr(trainer.bonus, name, note)
     next(trainer.train())
     names = [name for name, _ in calls]
     assert names == ["score", "observe", "targets"] + ["loss"] * 16

@@ -12,11 +12,14 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from rnd import __version__
-from rnd.errors import RunError, UserError, nearest
+from rnd.errors import InterruptedRunError, RunError, UserError, nearest
 
 COMMANDS = {
     "train": ("rnd.commands.train", "train an agent: rnd train [GAME] [flags]"),
     "paper": ("rnd.commands.paper", "run an experiment of the paper: rnd paper NAME [flags]"),
+    "resume": ("rnd.commands.resume", "go on with a run exactly where it was saved: rnd resume RUN [--frames N]"),
+    "export": ("rnd.commands.export", "share an agent, or a checkpoint in parts: rnd export RUN [--max-part 15MB]"),
+    "import": ("rnd.commands.import_", "join an exported checkpoint into a run folder: rnd import FOLDER"),
 }
 """Name to (module with a `main(arguments)`, one line for --help)."""
 
@@ -34,6 +37,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         for note in getattr(error, "__notes__", []):  # the traceback of an environment
             print(note, file=sys.stderr)
         fail(str(error), 1)
+    except InterruptedRunError as stop:
+        fail(str(stop), stop.code)
     except KeyboardInterrupt:
         fail("interrupted", 130)
 
@@ -90,6 +95,15 @@ def parse(cls: type[T], arguments: list[str], *, prog: str, description: str, de
         if stop.code in (0, None):
             raise
         raise UserError(one_line(errors.getvalue())) from None
+
+
+def positional(arguments: list[str], missing: str) -> str:
+    """Take the first argument off, which has no flag; `--help` may stand in its place."""
+    if arguments and not arguments[0].startswith("-"):
+        return arguments.pop(0)
+    if {"-h", "--help"} & {*arguments}:
+        return ""
+    raise UserError(missing)
 
 
 def check_flags(cls: type[Any], arguments: list[str]) -> None:

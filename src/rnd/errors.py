@@ -14,6 +14,14 @@ class RunError(Exception):
     """A run that cannot go on (a bad environment, a full disk). One line, exit code 1."""
 
 
+class InterruptedRunError(Exception):
+    """A run that was told to stop, and saved itself. `code` is what the process leaves with."""
+
+    def __init__(self, message: str, code: int):
+        super().__init__(message)
+        self.code = code
+
+
 def nearest(word: str, choices: Iterable[str], count: int = 3) -> str:
     """Name the choices that look most like `word`, as the end of an error message."""
     names = sorted(set(choices))

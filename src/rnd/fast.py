@@ -11,10 +11,12 @@ from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
 import torch
+from torch import nn
 
 from rnd.config import Config
 
 F = TypeVar("F", bound=Callable[..., Any])
+M = TypeVar("M", bound=nn.Module)
 
 WARM_UP = 3
 """Plain calls before a capture: kernels are chosen, workspaces and optimiser state allocated."""
@@ -61,6 +63,13 @@ class Replay:
             self.function()
         self.graph = graph
         graph.replay()  # the capture itself computes nothing
+
+
+def channels_last(module: M, device: torch.device) -> M:
+    """Convolution weights in the memory order of the tensor cores."""
+    if device.type == "cuda":
+        module.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    return module
 
 
 def compiled(function: F, config: Config, device: torch.device) -> F:

@@ -39,8 +39,24 @@ def linear(inputs: int, outputs: int, gain: float = ROOT2) -> nn.Linear:
     return layer
 
 
+class PatchConv(nn.Conv2d):
+    """A convolution whose stride divides kernel and picture.
+
+    On CUDA it is computed as one of stride 1 over patches folded into channels: the same sums in another order. Few
+    channels and a large stride leave the tensor cores idle; the folded form has 16 times the channels.
+    """
+
+    def forward(self, x: Tensor) -> Tensor:
+        if not x.is_cuda:
+            return super().forward(x)
+        stride = self.stride[0]
+        folded = F.pixel_unshuffle(x, stride).contiguous(memory_format=torch.channels_last)
+        return F.conv2d(folded, F.pixel_unshuffle(self.weight, stride), self.bias)
+
+
 def conv(inputs: int, outputs: int, kernel: int, stride: int) -> nn.Conv2d:
-    layer: nn.Conv2d = orthogonal(nn.Conv2d(inputs, outputs, kernel, stride), ROOT2)
+    kind = PatchConv if kernel == 2 * stride else nn.Conv2d
+    layer: nn.Conv2d = orthogonal(kind(inputs, outputs, kernel, stride), ROOT2)
     return layer
 
 
@@ -110,7 +126,7 @@ class Policy(nn.Module):
 
     def features(self, obs_BX: Tensor) -> Tensor:
         if self.image:
-            obs_BX = (obs_BX.float() / 255).contiguous(memory_format=torch.channels_last)
+            obs_BX = obs_BX.float() / 255
         features: Tensor = self.torso(obs_BX)
         return features
 

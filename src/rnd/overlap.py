@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cached_property
+from typing import Any
 
 import torch
 
@@ -47,6 +48,24 @@ class OverlappedCollector:
     def close(self) -> None:
         """Wait for the rollout that is under way."""
         self._pool.shutdown(wait=True, cancel_futures=True)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Waits for the rollout that is under way: it belongs to the state."""
+        pending = self._pending.result() if self._pending else None
+        return {
+            "inner": self.inner.state_dict(),
+            "actor": self.actor.state_dict(),
+            "calls": self._calls,
+            "pending": pending.state_dict() if pending else None,
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.inner.load_state_dict(state["inner"])
+        self.actor.load_state_dict(state["actor"])
+        self._calls = int(state["calls"])
+        if state["pending"] is not None:
+            self._pending = Future()
+            self._pending.set_result(Rollout.from_state(state["pending"], self.inner.device))
 
     def _work(self) -> Rollout:
         if self.inner.device.type != "cuda":

@@ -164,6 +164,15 @@ class Learner:
             self.batch.copy_(batch)
         return self.batch
 
+    def state_dict(self) -> dict[str, dict[str, Tensor]]:
+        """Adam's moments and step counts, by the number of the parameter. Its settings come from the config."""
+        return {str(i): dict(moments) for i, moments in self.optimizer.state_dict()["state"].items()}
+
+    def load_state_dict(self, state: dict[str, dict[str, Tensor]]) -> None:
+        moments = {int(i): dict(values) for i, values in state.items()}
+        groups = self.optimizer.state_dict()["param_groups"]
+        self.optimizer.load_state_dict({"state": moments, "param_groups": groups})
+
 
 class NonFiniteLossError(RunError):
     """The loss or its gradient is NaN or infinite; no step was taken."""

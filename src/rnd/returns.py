@@ -29,16 +29,25 @@ class Targets(NamedTuple):
 
 
 def gae(rewards_TN: Tensor, values_TpN: Tensor, done_TN: Tensor, gamma: float, lam: float, episodic: bool) -> Stream:
-    """Generalised advantage estimation; `values` has T + 1 rows. A non-episodic stream is never cut."""
-    alive_TN = 1.0 - done_TN.to(rewards_TN.dtype) if episodic else torch.ones_like(rewards_TN)
-    delta_TN = rewards_TN + gamma * values_TpN[1:] * alive_TN - values_TpN[:-1]
-    decay_TN = gamma * lam * alive_TN
-    advantages_TN = torch.empty_like(rewards_TN)
-    advantage_N = torch.zeros_like(rewards_TN[0])
-    for t in reversed(range(len(rewards_TN))):
-        advantage_N = torch.addcmul(delta_TN[t], decay_TN[t], advantage_N)
-        advantages_TN[t] = advantage_N
-    return Stream(advantages_TN, advantages_TN + values_TpN[:-1])
+    """Generalised advantage estimation; `values` has T + 1 rows. A non-episodic stream is never cut.
+
+    A_t = sum over k >= t of the same episode of (gamma lambda)^(k - t) delta_k, as one product in float64: a loop over
+    time would be hundreds of small kernels on a GPU.
+    """
+    rewards, values = rewards_TN.double(), values_TpN.double()
+    end_TN = done_TN.double() if episodic else torch.zeros_like(rewards)
+    delta_TN = rewards + gamma * values[1:] * (1 - end_TN) - values[:-1]
+    steps = torch.arange(len(rewards), device=rewards.device)
+    lag_TT = steps[None, :] - steps[:, None]
+    weight_TT = torch.where(lag_TT >= 0, (gamma * lam) ** lag_TT.clamp_min(0).double(), 0.0)
+    if episodic:
+        episode_NT = (end_TN.cumsum(0) - end_TN).T
+        weight_NTT = weight_TT * (episode_NT[:, :, None] == episode_NT[:, None, :])
+        advantages_TN = (weight_NTT @ delta_TN.T[:, :, None])[:, :, 0].T
+    else:
+        advantages_TN = weight_TT @ delta_TN
+    dtype = rewards_TN.dtype
+    return Stream(advantages_TN.to(dtype), (advantages_TN + values[:-1]).to(dtype))
 
 
 def combine(

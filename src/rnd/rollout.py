@@ -9,9 +9,9 @@ Nothing in it waits for the host, so on CUDA it is captured once as a graph and 
 
 from __future__ import annotations
 
-import copy
 from dataclasses import dataclass, field
 from functools import partial
+from typing import Any
 
 import numpy as np
 import torch
@@ -20,8 +20,9 @@ from torch import Generator, Tensor
 from rnd import actions as act
 from rnd.config import Config
 from rnd.envs.interface import Episode, Step, VectorEnv
-from rnd.fast import Replay
-from rnd.networks import STACK, Policy
+from rnd.envs.spec import ActionSpec
+from rnd.fast import Replay, arithmetic, compiled
+from rnd.networks import STACK, Policy, PolicyOutput
 from rnd.stopwatch import Stopwatch
 from rnd.transitions import Transitions
 
@@ -46,14 +47,28 @@ class Rollout:
 
     def clone(self) -> Rollout:
         """A copy that the collector does not overwrite."""
+        return Rollout.from_state(self.state_dict(), self.logp_TN.device)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Tensors (copied) and plain data."""
         moves = self.transitions
-        frames, age, actions = moves.frames.clone(), moves.age.clone(), moves.actions.clone()
-        twin = copy.copy(self)
-        twin.transitions = Transitions(frames, age, actions, moves.stack)
-        for name, value in vars(self).items():
-            if isinstance(value, Tensor):
-                setattr(twin, name, value.clone())
-        return twin
+        return {
+            "moves": {"frames": moves.frames.clone(), "age": moves.age.clone(), "actions": moves.actions.clone()},
+            "stack": moves.stack,
+            "tensors": {name: value.clone() for name, value in vars(self).items() if isinstance(value, Tensor)},
+            "episodes": [[e.env, e.episode_return, e.length, sorted(e.rooms)] for e in self.episodes],
+            "rooms_entered": list(self.rooms_entered),
+        }
+
+    @staticmethod
+    def from_state(state: dict[str, Any], device: torch.device) -> Rollout:
+        moves = {name: value.to(device) for name, value in state["moves"].items()}
+        return Rollout(
+            transitions=Transitions(**moves, stack=state["stack"]),
+            **{name: value.to(device) for name, value in state["tensors"].items()},
+            episodes=[Episode(env, ret, length, frozenset(rooms)) for env, ret, length, rooms in state["episodes"]],
+            rooms_entered=state["rooms_entered"],
+        )
 
 
 class Collector:
@@ -92,6 +107,7 @@ class Collector:
         self.extra_reward = zeros(steps, envs)
         self.reward_host = torch.zeros(steps, envs, pin_memory=pin)
         self.done_host = torch.zeros(steps, envs, dtype=torch.bool, pin_memory=pin)
+        self._decide = compiled(decide, config, device)
         self._think = [Replay(partial(self.think, g, rows), config, device) for g, rows in enumerate(env.groups)]
 
     def start(self) -> None:
@@ -127,11 +143,12 @@ class Collector:
         obs, first = self.inbox_obs[rows], self.inbox_first[rows]
         self._push(self.stacks[rows], self.age_now[rows], obs, first)
         hidden = self.hidden[rows] * (~first).unsqueeze(-1)
-        out, hidden = self.policy(self._window(self.stacks[rows]), hidden)
+        window = self._window(self.stacks[rows])
+        noise = self.noise[:, rows].index_select(0, t)[0]
+        with arithmetic(self.config, self.device):
+            actions, logp, out, hidden = self._decide(self.policy, self.env.spec.action, window, hidden, noise)
         self.hidden[rows] = hidden
-        actions = act.sample(self.env.spec.action, out.logits, self.noise[:, rows].index_select(0, t)[0])
         self.actions_now[rows] = actions
-        logp = act.log_prob(self.env.spec.action, out.logits, actions)
         for book, values in (
             (self.first, first),
             (self.age, self.age_now[rows]),
@@ -237,6 +254,16 @@ class Collector:
         self.age_now.copy_(state["age"])
         self.hidden.copy_(state["hidden"])
         self.frames[steps : steps + history].copy_(state["history"])
+
+
+def decide(
+    policy: Policy, action: ActionSpec, window: Tensor, hidden: Tensor, noise: Tensor
+) -> tuple[Tensor, Tensor, PolicyOutput, Tensor]:
+    """Actions, their log probabilities, what the policy said, and its memory."""
+    out, hidden = policy(window, hidden)
+    out = PolicyOutput(*(x.float() for x in out))
+    actions = act.sample(action, out.logits, noise)
+    return actions, act.log_prob(action, out.logits, actions), out, hidden
 
 
 def random_actions(env: VectorEnv, random: np.random.Generator) -> np.ndarray:

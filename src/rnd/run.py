@@ -1,66 +1,166 @@
-"""One run from start to end: folder, environments, trainer, writers, progress."""
+"""One run from start to end: folder, environments, trainer, writers, checkpoints, progress."""
 
 from __future__ import annotations
 
+import dataclasses
 import time
+from collections.abc import Iterator
 from contextlib import closing
+from datetime import UTC, datetime
+from pathlib import Path
 
 from rich.console import Console
 
 from rnd import envs
 from rnd.config import Config
+from rnd.errors import InterruptedRunError, RunError
+from rnd.ppo import NonFiniteLossError
+from rnd.record import checkpoint
+from rnd.record.about import FILES, check_fits
+from rnd.record.checkpoint import Checkpoint
 from rnd.record.folder import RunFolder
-from rnd.record.metrics import CsvWriter, Row, TensorBoardWriter, WandbWriter, Writer, Writers
+from rnd.record.interrupt import Interrupts
+from rnd.record.keeper import Keeper
+from rnd.record.metrics import CsvWriter, Row, TensorBoardWriter, WandbWriter, Writer, Writers, truncate
 from rnd.record.progress import Phase, count, duration, shown
 from rnd.train import Trainer, random_steps
 
 
 def start(config: Config, console: Console) -> RunFolder:
     """Train a new run."""
-    with closing(envs.make(config)) as env:
+    with Interrupts() as stop, closing(envs.make(config)) as env:
         trainer = Trainer(config, env)
         folder = RunFolder.create(config)
-        banner(trainer, folder, console)
-        random_start(trainer, console)
-        trainer.collector.start()
-        writers = make_writers(config, folder)
-        try:
-            last = loop(trainer, writers, console)
-        finally:
-            writers.close()
-            folder.write_json("rooms.json", trainer.episodes.state_dict()["rooms"])
-        farewell(folder, last, console)
+        with folder.lock():
+            begin(trainer, folder, console, stop)
+            work(trainer, folder, console, stop)
     return folder
 
 
-def random_start(trainer: Trainer, console: Console) -> None:
+def resume(path: Path, console: Console, frames: int | None = None) -> RunFolder:
+    """Go on with a run, exactly as if it had not been stopped; `frames` makes it longer (or shorter)."""
+    folder = RunFolder.open(path)
+    with folder.lock():
+        config = folder.config()
+        if frames is not None:
+            config = dataclasses.replace(config, frames=frames)
+        config.validate()
+        saved = newest(folder, console)
+        if saved and saved.about["iteration"] >= config.iterations:
+            done = f"{path} is finished: {saved.about['frames']:,} frames; to go on: rnd resume {path} --frames N"
+            say(console, done)
+            return folder
+        with Interrupts() as stop, closing(envs.make(config)) as env:
+            if saved:
+                check_fits(saved.about, config, env.spec)
+            trainer = Trainer(config, env)
+            if saved:
+                restore(trainer, saved, folder, console)
+            else:
+                begin(trainer, folder, console, stop)
+            folder.write_json("config.json", config.to_dict())
+            work(trainer, folder, console, stop, saved)
+    return folder
+
+
+def begin(trainer: Trainer, folder: RunFolder, console: Console, stop: Interrupts) -> None:
+    """The first steps of a run: the random agent, then the first observations."""
+    rewind(folder, dict.fromkeys(FILES, 0))
+    banner(trainer, folder, console)
+    random_start(trainer, folder, console, stop)
+    trainer.collector.start()
+
+
+def newest(folder: RunFolder, console: Console) -> Checkpoint | None:
+    """The checkpoint to go on from. Damaged ones after it are named and set aside."""
+    saved, problems = checkpoint.newest(folder.checkpoints)
+    for problem in problems:
+        say(console, f"damaged checkpoint: {problem}")
+    if saved:
+        checkpoint.set_aside(folder.checkpoints, after=saved.path)
+        if problems:
+            say(console, f"falling back to {saved.path}")
+    else:
+        say(console, "no checkpoint was written yet: the run begins again")
+    return saved
+
+
+def restore(trainer: Trainer, saved: Checkpoint, folder: RunFolder, console: Console) -> None:
+    """Bring trainer and files back to the moment of a checkpoint."""
+    try:
+        exact = trainer.load_state_dict(saved.state)
+    except (KeyError, ValueError, RuntimeError) as error:
+        raise RunError(f"{saved.path} does not fit this version of rnd: {error}") from error
+    rewind(folder, saved.about["sizes"])
+    about = folder.read_json("run.json")
+    stamp = {"iteration": trainer.iteration, "at": datetime.now(UTC).isoformat(timespec="seconds")}
+    folder.write_json("run.json", about | {"resumed": [*about.get("resumed", []), stamp]})
+    banner(trainer, folder, console)
+    say(console, f"resumed at iteration {trainer.iteration:,}, {trainer.frames:,} frames")
+    if not exact:
+        say(
+            console,
+            f"the run moves from {saved.about['device']} to {trainer.device}: its random draws differ from here",
+        )
+
+
+def rewind(folder: RunFolder, sizes: dict[str, int]) -> None:
+    """Cut the growing files back: no row is missing before the checkpoint, none is doubled after it."""
+    for name in FILES:
+        truncate(folder.path / name, sizes[name])
+
+
+def random_start(trainer: Trainer, folder: RunFolder, console: Console, stop: Interrupts) -> None:
     """The random agent's steps, as a phase of their own."""
     config, steps = trainer.config, random_steps(trainer.config)
     if not trainer.bonus.random_start:
         return
     if steps < config.bonus_options.random_steps:
         wanted = config.bonus_options.random_steps
-        console.print(
-            f"random agent: {steps:,} steps instead of {wanted:,}, a tenth of this short run", highlight=False
-        )
+        say(console, f"random agent: {steps:,} steps instead of {wanted:,}, a tenth of this short run")
     per_step = config.env.num_envs * config.env.frame_skip
     with Phase(console, "random agent", steps * per_step) as phase:
         for step in trainer.random_start():
             phase.advance(step * per_step)
+            if stop.code is not None:
+                text = f"stopped before the first rollout; begin again: rnd resume {folder.path}"
+                raise InterruptedRunError(text, stop.code)
 
 
-def loop(trainer: Trainer, writers: Writers, console: Console) -> Row:
-    """Consume the training loop: record every iteration and show it."""
-    config, row = trainer.config, Row()
+def work(
+    trainer: Trainer, folder: RunFolder, console: Console, stop: Interrupts, saved: Checkpoint | None = None
+) -> None:
+    """Train to the end, or until told to stop; whatever comes, what is done is on the disk."""
+    writers = make_writers(trainer, folder)
+    try:
+        last: Row = saved.about["row"] if saved else {}
+        keeper = Keeper(trainer, folder, writers, trainer.iteration if saved else None)
+        keeper.save(last)
+        last = loop(trainer, writers, keeper, console, stop, last)
+        keeper.save(last)
+    finally:
+        writers.close()
+    farewell(folder, last, console, "stopped" if stop.code else "finished")
+    if stop.code is not None and trainer.iteration < trainer.config.iterations:
+        raise InterruptedRunError(f"saved at iteration {trainer.iteration}; go on: rnd resume {folder.path}", stop.code)
+
+
+def loop(trainer: Trainer, writers: Writers, keeper: Keeper, console: Console, stop: Interrupts, last: Row) -> Row:
+    """Consume the training loop: record every iteration, show it, and save now and then."""
+    config, row = trainer.config, last
     clock = time.monotonic()
     with Phase(console, "training", config.iterations * config.frames_per_rollout, trainer.frames) as phase:
-        for row in trainer.train():
+        for row in rows(trainer, keeper, last):
             now = time.monotonic()
             seconds, clock = now - clock, now
             writers.write(row, timing(trainer, seconds))
             phase.advance(trainer.frames, row)
             if row["iteration"] == 1:
                 announce(config, phase.rate, console)
+            if stop.code is not None:
+                break
+            if keeper.due:
+                save_or_warn(keeper, row, console)
     return row
 
 
@@ -71,36 +171,61 @@ def timing(trainer: Trainer, seconds: float) -> Row:
     return {"seconds": seconds, "frames_per_second": speed, **parts, "other": seconds - sum(parts.values())}
 
 
-def make_writers(config: Config, folder: RunFolder) -> Writers:
-    writers: list[Writer] = [CsvWriter(folder.path), TensorBoardWriter(folder.path)]
+def rows(trainer: Trainer, keeper: Keeper, last: Row) -> Iterator[Row]:
+    """The rows of the training loop. A loss that is not finite leaves the state behind for inspection."""
+    row = last
+    try:
+        for row in trainer.train():
+            yield row
+    except NonFiniteLossError as error:
+        path = keeper.save_failed(row)
+        raise RunError(f"{error}; the state is in {path}") from error
+
+
+def save_or_warn(keeper: Keeper, row: Row, console: Console) -> None:
+    """A disk that is full now may have room at the next checkpoint: the run goes on."""
+    try:
+        keeper.save(row)
+    except RunError as error:
+        console.print(f"[red]error:[/red] {error}; training goes on", highlight=False, soft_wrap=True)
+
+
+def make_writers(trainer: Trainer, folder: RunFolder) -> Writers:
+    config = trainer.config
+    # TensorBoard drops what an earlier process wrote after the checkpoint.
+    purge = trainer.frames + 1 if trainer.iteration else None
+    writers: list[Writer] = [CsvWriter(folder.path), TensorBoardWriter(folder.path, purge)]
     if config.wandb:
         writers.append(WandbWriter(folder.path, folder.path.name, config.to_dict()))
     return Writers(writers)
 
 
+def say(console: Console, text: str) -> None:
+    console.print(text, highlight=False, soft_wrap=True, markup=False)
+
+
 def banner(trainer: Trainer, folder: RunFolder, console: Console) -> None:
     config, spec = trainer.config, trainer.env.spec
     parameters = sum(p.numel() for p in trainer.learner.parameters)
-    console.print(
+    say(
+        console,
         f"{config.env.id}: {config.env.num_envs} environments ({spec.backend}), bonus {config.bonus}, "
         f"policy {config.policy}, {parameters:,} trained parameters, {trainer.device}",
-        highlight=False,
-        soft_wrap=True,
     )
-    console.print(f"run folder: {folder.path}", highlight=False, soft_wrap=True)
+    say(console, f"run folder: {folder.path}")
 
 
 def announce(config: Config, rate: float, console: Console) -> None:
     """How long the whole run takes at the speed of the first iteration."""
     total = config.iterations * config.frames_per_rollout
     speed = f"{duration(total / rate)} at {count(rate)} frames/s"
-    text = f"{count(total)} frames in {config.iterations:,} rollouts take {speed}"
-    console.print(text, highlight=False, soft_wrap=True)
+    say(console, f"{count(total)} frames in {config.iterations:,} rollouts take {speed}")
 
 
-def farewell(folder: RunFolder, last: Row, console: Console) -> None:
+def farewell(folder: RunFolder, last: Row, console: Console, word: str) -> None:
     """The result, and where everything is."""
-    console.print("finished: " + ", ".join(f"{title} {text}" for title, text in shown(last)[:4]), highlight=False)
-    console.print(f"  metrics      {folder.path / 'metrics.csv'}", highlight=False, soft_wrap=True)
-    console.print(f"  tensorboard  tensorboard --logdir {folder.path / 'tensorboard'}", highlight=False, soft_wrap=True)
-    console.print(f"  config       {folder.path / 'config.json'}", highlight=False, soft_wrap=True)
+    say(console, f"{word}: " + ", ".join(f"{title} {text}" for title, text in shown(last)[:4]))
+    say(console, f"  metrics      {folder.path / 'metrics.csv'}")
+    say(console, f"  tensorboard  tensorboard --logdir {folder.path / 'tensorboard'}")
+    say(console, f"  config       {folder.path / 'config.json'}")
+    say(console, f"  report       rnd report {folder.path}")

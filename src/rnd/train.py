@@ -7,23 +7,26 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from rnd import bonus as bonuses
 from rnd.config import Config
 from rnd.envs.interface import VectorEnv
-from rnd.errors import UserError
+from rnd.errors import RunError, UserError
+from rnd.fast import arithmetic, channels_last, compiled
 from rnd.networks import Policy
 from rnd.normalize import ReturnScaler
 from rnd.overlap import OverlappedCollector
 from rnd.ppo import Learner
+from rnd.record import generators
 from rnd.record.episodes import EpisodeStats
 from rnd.record.metrics import Row
 from rnd.returns import combine
-from rnd.rollout import Collector, random_actions
+from rnd.rollout import Collector, Rollout, random_actions
 from rnd.stopwatch import Stopwatch
 from rnd.transitions import Transitions
 
@@ -39,17 +42,22 @@ class Trainer:
         seed_everything(config)
         spec = env.spec
         check_policy(config, env)
-        self.policy = Policy(config.policy, spec.observation, spec.action, config.policy_width).to(self.device)
-        self.bonus = bonuses.make(config.bonus, spec.observation, spec.action, config.bonus_options).to(self.device)
+        policy = Policy(config.policy, spec.observation, spec.action, config.policy_width)
+        bonus = bonuses.make(config.bonus, spec.observation, spec.action, config.bonus_options)
+        self.policy = channels_last(policy.to(self.device), self.device)
+        self.bonus = channels_last(bonus.to(self.device), self.device)
         self.scaler = ReturnScaler(config.env.num_envs, config.gamma_int).to(self.device)
-        self.generator = torch.Generator(self.device).manual_seed(config.seed)
-        acting = torch.Generator(self.device).manual_seed(config.seed + 2**32)
+        # Acting and learning may overlap, so each draws from its own generator.
+        acting, learning = (torch.Generator(self.device).manual_seed(config.seed + k * 2**32) for k in (0, 1))
+        self.generators = {"acting": acting, "learning": learning}
         self.random = np.random.default_rng(config.seed)
         collector = Collector(config, env, self.policy, self.device, acting)
         self.collector = OverlappedCollector(collector) if config.overlap else collector
-        self.learner = Learner(config, spec.action, self.policy, self.bonus, self.generator)
+        self.learner = Learner(config, spec.action, self.policy, self.bonus, learning)
         self.episodes = EpisodeStats(spec.success_return)
         self.clock = Stopwatch("learning")
+        self._score = compiled(self.bonus.score, config, self.device)
+        self._bonus_targets = compiled(self.bonus.targets, config, self.device)
         self.iteration = 0
 
     @property
@@ -61,21 +69,34 @@ class Trainer:
         while self.iteration < self.config.iterations:
             # sample a_t ~ policy, and s_{t+1}, e_t from the environments
             rollout = self.collector.collect()
-            moves = rollout.transitions
             with self.clock("learning"):
-                # intrinsic reward of s_{t+1}, with the statistics as they were; then normalise it
-                bonus_TN = in_chunks(self.bonus.score, moves)
-                intrinsic_TN = self.scaler(bonus_TN)
-                # returns and advantages of both streams, combined
-                values = rollout.values_ext_TpN, rollout.values_int_TpN
-                targets = combine(self.config, rollout.rewards_ext_TN, intrinsic_TN, *values, rollout.done_TN)
-                # update the observation statistics, then optimise policy and predictor with the new ones
-                self.bonus.observe(moves.next_obs)
-                losses = self.learner.update(rollout, targets, in_chunks(self.bonus.targets, moves))
-
+                learned = self.learn(rollout)
             self.iteration += 1
             self.episodes.update(rollout.episodes, rollout.rooms_entered, self.frames)
-            yield self.row(bonus_TN, intrinsic_TN, losses)
+            yield self.row(learned)
+
+    def learn(self, rollout: Rollout) -> dict[str, float]:
+        """Everything of an iteration but acting."""
+        moves = rollout.transitions
+        # intrinsic reward of s_{t+1}, with the statistics as they were; then normalise it
+        with arithmetic(self.config, self.device):
+            bonus_TN = in_chunks(self._score, moves).float()
+        intrinsic_TN = self.scaler(bonus_TN)
+        # returns and advantages of both streams, combined
+        values = rollout.values_ext_TpN, rollout.values_int_TpN
+        targets = combine(self.config, rollout.rewards_ext_TN, intrinsic_TN, *values, rollout.done_TN)
+        # update the observation statistics, then optimise policy and predictor with the new ones
+        self.bonus.observe(moves.next_obs)
+        with arithmetic(self.config, self.device):
+            bonus_targets = in_chunks(self._bonus_targets, moves)
+        losses = self.learner.update(rollout, targets, bonus_targets)
+        return {
+            "bonus_raw": float(bonus_TN.mean()),
+            "bonus_max": float(bonus_TN.max()),
+            "bonus_scaled": float(intrinsic_TN.mean()),
+            "bonus_scale": float(self.scaler.moments.std),
+            **losses,
+        }
 
     def random_start(self) -> Iterator[int]:
         """Start the observation statistics with a random agent; yields the steps done in every environment."""
@@ -92,18 +113,44 @@ class Trainer:
                 seen.clear()
                 yield step
 
-    def row(self, bonus_TN: Tensor, intrinsic_TN: Tensor, losses: dict[str, float]) -> Row:
+    def state_dict(self) -> dict[str, Any]:
+        """Everything that the next iteration depends on. Nested dicts of tensors, arrays and JSON."""
+        return {
+            "iteration": self.iteration,
+            **{name: part.state_dict() for name, part in self.modules().items()},
+            "optimizer": self.learner.state_dict(),
+            "collector": self.collector.state_dict(),
+            "env": self.env.state_dict(),
+            "episodes": self.episodes.state_dict(),
+            "generators": generators.save(self.generators, self.random),
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> bool:
+        """Go on from `state`; False where the run moved to another kind of device and its draws will differ."""
+        for name, part in self.modules().items():
+            missing = part.state_dict().keys() - state.get(name, {}).keys()
+            if missing:
+                raise RunError(f"the checkpoint lacks the state of {name}: {', '.join(sorted(missing))}")
+        self.iteration = int(state["iteration"])
+        for name, part in self.modules().items():
+            part.load_state_dict(state[name])
+        self.learner.load_state_dict(state["optimizer"])
+        self.collector.load_state_dict(state["collector"])
+        self.env.load_state_dict(state["env"])
+        self.episodes.load_state_dict(state["episodes"])
+        return generators.load(state["generators"], self.generators, self.random)
+
+    def modules(self) -> dict[str, nn.Module]:
+        return {"policy": self.policy, "bonus": self.bonus, "scaler": self.scaler}
+
+    def row(self, learned: dict[str, float]) -> Row:
         """What is recorded of an iteration: the same for the same seed."""
         return {
             "iteration": self.iteration,
             "frames": self.frames,
             "updates": self.iteration * self.config.epochs * self.config.minibatches,
             **self.episodes.summary(),
-            "bonus_raw": float(bonus_TN.mean()),
-            "bonus_max": float(bonus_TN.max()),
-            "bonus_scaled": float(intrinsic_TN.mean()),
-            "bonus_scale": float(self.scaler.moments.std),
-            **losses,
+            **learned,
         }
 
 
@@ -136,6 +183,7 @@ def resolve_device(config: Config) -> torch.device:
         raise UserError(f"--device {name}: PyTorch finds no CUDA device here; nearest: --device cpu")
     if name.startswith("cuda"):
         torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = config.precision != "float32"
+        torch.backends.cudnn.benchmark = config.fast  # shapes never change: let it look for the best kernels once
     return torch.device(name)
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import gymnasium
 import numpy as np
 import pytest
-from ale_py import Action, roms
+from ale_py import Action
 from ale_py.env import AtariEnv
 from gymnasium.wrappers import AtariPreprocessing
 
-from rnd.envs.ale_cell import AleCell, place
+from rnd.envs.ale_cell import AleCell
 from rnd.envs.cells import rom_of
 from rnd.envs.spec import buffer_layout
 from rnd.presets import ATARI_GAMES

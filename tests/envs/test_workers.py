@@ -111,7 +111,7 @@ def test_a_worker_killed_while_idle_is_noticed():
         env.reset()
         env.processes[0].popen.send_signal(signal.SIGKILL)
         start = time.monotonic()
-        with pytest.raises(RunError, match="worker 0 .*killed by SIGKILL"):
+        with pytest.raises(RunError, match=r"worker 0 .*killed by SIGKILL"):
             env.step(np.zeros(4, int))
         assert time.monotonic() - start < 5
 

@@ -44,7 +44,7 @@ class NoisyTvOptions:
     """Folder for the picture and the numbers."""
     seeds: int = 5
     """Seeds a bonus."""
-    frames: int = 500_000
+    frames: int = 200_000
     """Environment steps a run."""
 
     def validate(self) -> None:
@@ -164,8 +164,7 @@ def draw(rows: list[Watched]) -> Any:
         frames, share = curve(rows, name, "share_at_tv")
         shaded(left, frames, share, name, colour)
         _, there = curve(rows, name, "bonus_at_tv")
-        _, start = there[:, :1], there[:, :1]
-        shaded(right, frames, there / np.nanmean(start), name, colour)
+        shaded(right, frames, there / np.nanmean(there[:, 0]), name, colour)
     left.set_ylabel("share of time in front of the television")
     left.set_ylim(0, 1)
     right.set_ylabel("bonus there, relative to the first rollout")

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import platform
+import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
@@ -19,6 +23,17 @@ from rnd.errors import UserError
 
 PACKAGES = ("torch", "numpy", "gymnasium", "ale-py", "minigrid")
 LONGEST_NAME = 128
+"""Bytes."""
+
+
+def _umask() -> int:
+    """Asking for it means setting it, so it is asked for once."""
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+UMASK = _umask()
 
 
 class RunFolder:
@@ -27,23 +42,59 @@ class RunFolder:
     def __init__(self, path: Path):
         self.path = path
 
+    @property
+    def checkpoints(self) -> Path:
+        return self.path / "checkpoints"
+
     @staticmethod
     def create(config: Config) -> RunFolder:
         """A new folder; a taken default name gets a number, a taken chosen name is refused."""
         check_name(config.run_name)
         root = Path(config.out)
-        path = root / config.run_name
-        number = 2
-        while path.exists():
-            if config.name is not None:
-                raise UserError(f"{path} exists already; choose another --name, or continue it: rnd resume {path}")
-            path = root / f"{config.run_name}-{number}"
-            number += 1
-        path.mkdir(parents=True)
-        folder = RunFolder(path)
-        folder.write_json("config.json", config.to_dict())
-        folder.write_json("run.json", describe_run())
-        return folder
+        root.mkdir(parents=True, exist_ok=True)
+        # Filled first and named last: a run folder that is seen is one that can be resumed.
+        temporary = RunFolder(Path(tempfile.mkdtemp(prefix=".new-", dir=root)))
+        temporary.path.chmod(0o777 & ~UMASK)
+        try:
+            temporary.write_json("config.json", config.to_dict())
+            temporary.write_json("run.json", describe_run())
+            return RunFolder(claim(temporary.path, root, config.run_name, numbered=config.name is None))
+        except BaseException:
+            shutil.rmtree(temporary.path, ignore_errors=True)
+            raise
+
+    @staticmethod
+    def open(path: Path) -> RunFolder:
+        """An existing run folder, to write into: all that it holds must lie in it."""
+        if path.is_symlink():
+            raise UserError(f"{path} is a symbolic link; name the run folder itself: {path.resolve()}")
+        if not (path / "config.json").is_file():
+            raise UserError(f"{path} is not a run folder: it has no config.json")
+        inside = path.resolve()
+        for parent, folders, files in os.walk(inside):
+            for entry in (Path(parent, name) for name in (*folders, *files)):
+                if entry.is_symlink() and not entry.resolve().is_relative_to(inside):
+                    raise UserError(f"{entry} leads out of the run folder, to {entry.resolve()}; remove this link")
+        return RunFolder(path)
+
+    @contextmanager
+    def lock(self) -> Iterator[None]:
+        """Hold the folder for this process alone, until it ends in whatever way."""
+        descriptor = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            owner = os.read(descriptor, 32).decode(errors="replace").strip()
+            os.close(descriptor)
+            raise UserError(f"{self.path} is in use by another process ({owner}); wait for it, or stop it") from None
+        os.truncate(descriptor, 0)
+        os.write(descriptor, f"pid {os.getpid()}\n".encode())
+        _LOCKS.add(descriptor)
+        try:
+            yield
+        finally:
+            _LOCKS.discard(descriptor)
+            os.close(descriptor)
 
     def write_json(self, name: str, data: Any) -> None:
         write_atomically(self.path / name, json.dumps(data, indent=2) + "\n")
@@ -52,14 +103,48 @@ class RunFolder:
         return json.loads((self.path / name).read_text())
 
     def config(self) -> Config:
-        return Config.from_dict(self.read_json("config.json"))
+        try:
+            return Config.from_dict(self.read_json("config.json"))
+        except (ValueError, TypeError, AttributeError) as error:
+            raise UserError(f"{self.path / 'config.json'} cannot be read ({error})") from error
+
+
+_LOCKS: set[int] = set()
+"""Descriptors of the locks that this process holds."""
+
+
+def _release_in_child() -> None:
+    """A forked environment worker must not keep a folder locked after its run is gone."""
+    for descriptor in _LOCKS:
+        os.close(descriptor)
+    _LOCKS.clear()
+
+
+os.register_at_fork(after_in_child=_release_in_child)
+
+
+def claim(temporary: Path, root: Path, name: str, *, numbered: bool) -> Path:
+    """Give a filled folder its name, or name-2 ...; one that another process takes in this moment stays."""
+    number = 1
+    while True:
+        path = root / (name if number == 1 else f"{name}-{number}")
+        if not os.path.lexists(path):
+            try:
+                return temporary.rename(path)
+            except OSError:
+                if not os.path.lexists(path):
+                    raise
+        if not numbered:
+            raise UserError(f"{path} exists already; choose another --name, or continue it: rnd resume {path}")
+        number += 1
 
 
 def check_name(name: str) -> None:
     """A run name is one plain path component."""
-    if not name or len(name) > LONGEST_NAME:
-        raise UserError(f"a run name has 1 to {LONGEST_NAME} characters, not {len(name)}")
-    if "\0" in name or "/" in name or "\\" in name or name in (".", "..") or name.startswith("."):
+    size = len(os.fsencode(name))
+    if not name or size > LONGEST_NAME:
+        raise UserError(f"a run name has 1 to {LONGEST_NAME} bytes, not {size}")
+    if not name.isprintable() or "/" in name or "\\" in name or name.startswith((".", "-")):
         raise UserError(
             f"{name!r} is no run name: use letters, digits, '-', '_' and '.', no slashes; folders go to --out"
         )
@@ -70,6 +155,7 @@ def write_atomically(path: Path, text: str) -> None:
     descriptor, temporary = tempfile.mkstemp(prefix=path.name, suffix=".tmp", dir=path.parent)
     try:
         with os.fdopen(descriptor, "w") as file:
+            os.fchmod(descriptor, 0o666 & ~UMASK)  # mkstemp lets nobody else read
             file.write(text)
             file.flush()
             os.fsync(file.fileno())

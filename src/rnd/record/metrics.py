@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import csv
 import io
+import os
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -18,6 +20,9 @@ class Writer(Protocol):
     """Takes rows."""
 
     def write(self, row: Row, timing: Row) -> None: ...
+
+    def flush(self) -> None:
+        """Put on disk what was written: the next checkpoint counts on it."""
 
     def close(self) -> None: ...
 
@@ -40,10 +45,9 @@ class CsvFile:
         self._line([_text(row.get(name)) for name in self.columns])
         self._file.flush()
 
-    def size(self) -> int:
-        """Bytes on disk: a checkpoint remembers it."""
+    def flush(self) -> None:
         self._file.flush()
-        return self.path.stat().st_size
+        os.fsync(self._file.fileno())
 
     def close(self) -> None:
         self._file.close()
@@ -65,6 +69,10 @@ class CsvWriter:
         self.metrics.write(row)
         self.timing.write({"iteration": row["iteration"], **timing})
 
+    def flush(self) -> None:
+        self.metrics.flush()
+        self.timing.flush()
+
     def close(self) -> None:
         self.metrics.close()
         self.timing.close()
@@ -84,6 +92,9 @@ class TensorBoardWriter:
             for name, value in values.items():
                 if value is not None and name != "frames":
                     self._writer.add_scalar(f"{group}/{name}", value, step)
+
+    def flush(self) -> None:
+        self._writer.flush()
 
     def close(self) -> None:
         self._writer.close()
@@ -105,6 +116,9 @@ class WandbWriter:
         values = {k: v for k, v in {**row, **timing}.items() if v is not None}
         self._run.log(values, step=row["frames"])
 
+    def flush(self) -> None:
+        """It sends by itself."""
+
     def close(self) -> None:
         self._run.finish()
 
@@ -117,21 +131,37 @@ class Writers:
         self._failed: set[int] = set()
 
     def write(self, row: Row, timing: Row) -> None:
+        self._each(lambda writer: writer.write(row, timing))
+
+    def flush(self) -> None:
+        self._each(lambda writer: writer.flush())
+
+    def close(self) -> None:
+        self._each(lambda writer: writer.close())
+
+    def _each(self, do: Callable[[Writer], None]) -> None:
         for writer in self.writers:
             try:
-                writer.write(row, timing)
+                do(writer)
             except OSError as error:
                 if id(writer) not in self._failed:
                     self._failed.add(id(writer))
                     message = f"{type(writer).__name__} cannot write ({error}); training goes on without these rows"
-                    warnings.warn(message, RuntimeWarning, stacklevel=2)
+                    warnings.warn(message, RuntimeWarning, stacklevel=3)
 
-    def close(self) -> None:
-        for writer in self.writers:
-            try:
-                writer.close()
-            except OSError as error:
-                warnings.warn(f"{type(writer).__name__} could not be closed: {error}", RuntimeWarning, stacklevel=2)
+
+def truncate(path: Path, size: int) -> int:
+    """Cut a CSV file back to the bytes that a checkpoint remembers, and to whole lines; returns the bytes cut off."""
+    if not path.exists():
+        return 0
+    with path.open("r+b") as file:
+        before = file.seek(0, os.SEEK_END)
+        file.seek(0)
+        kept = file.read(size)
+        end = kept.rfind(b"\n") + 1
+        file.truncate(end)
+        os.fsync(file.fileno())
+    return before - end
 
 
 def _text(value: float | int | None) -> str:

@@ -1,0 +1,1 @@
+"""Speed beside its limits, measured in one run: environments, learner, and both together."""

@@ -1,0 +1,45 @@
+"""rnd export RUN [flags]."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from rnd.cli import parse, positional
+from rnd.errors import UserError
+
+DESCRIPTION = (
+    "Share a run. Without flags: the agent alone (policy, predictor, target, normaliser) in one .safetensors file with "
+    "a card beside it, which `rnd watch FILE` plays. With --checkpoint or --max-part: all that `rnd resume` needs, in "
+    "parts, which `rnd import` joins."
+)
+
+
+@dataclass(frozen=True)
+class Options:
+    """Flags of `rnd export`."""
+
+    out: str | None = None
+    """File (agent) or new folder (parts); default: in the run folder, under export/."""
+    checkpoint: bool = False
+    """Export the whole checkpoint instead of the agent."""
+    max_part: str | None = None
+    """Largest size of a file, for example 15MB; means --checkpoint."""
+
+
+def main(arguments: list[str]) -> None:
+    name = positional(arguments, "rnd export RUN: name the run folder, for example runs/my-run")
+    options = parse(Options, arguments, prog="rnd export RUN", description=DESCRIPTION)
+    run, out = Path(name), Path(options.out) if options.out else None
+    if not (run / "config.json").is_file():
+        raise UserError(f"{run} is not a run folder: it has no config.json")
+
+    from rnd.record.export import export_agent
+    from rnd.record.parts import export_parts, parse_size
+
+    if options.checkpoint or options.max_part:
+        size = parse_size(options.max_part) if options.max_part else None
+        written = export_parts(run, out or run / "export" / "parts", size)
+        print(f"{len(written)} files in {written[0].parent}; to join them: rnd import {written[0].parent}")
+    else:
+        print(f"agent in {export_agent(run, out)}")

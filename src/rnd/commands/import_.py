@@ -1,0 +1,31 @@
+"""rnd import FOLDER [flags]."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from rnd.cli import parse, positional
+from rnd.config import Config
+
+DESCRIPTION = "Join a checkpoint that `rnd export RUN --max-part` cut up. FOLDER holds parts.json and the parts."
+
+
+@dataclass(frozen=True)
+class Options:
+    """Flags of `rnd import`."""
+
+    out: str = Config.out
+    """Folder that holds run folders."""
+    name: str | None = None
+    """Name of the run folder; default: the name that it had."""
+
+
+def main(arguments: list[str]) -> None:
+    folder = positional(arguments, "rnd import FOLDER: name the folder that holds parts.json")
+    options = parse(Options, arguments, prog="rnd import FOLDER", description=DESCRIPTION)
+
+    from rnd.record.parts import import_parts
+
+    run = import_parts(Path(folder), Path(options.out), options.name)
+    print(f"run folder: {run.path}; go on: rnd resume {run.path}")

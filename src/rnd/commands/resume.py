@@ -1,0 +1,29 @@
+"""rnd resume RUN [--frames N]."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from rnd.cli import parse, positional
+
+DESCRIPTION = "Go on with a run exactly where its newest checkpoint left it. RUN is a run folder."
+
+
+@dataclass(frozen=True)
+class Options:
+    """Flags of `rnd resume`."""
+
+    frames: int | None = None
+    """Frames of the whole run, to make it longer than it was planned."""
+
+
+def main(arguments: list[str]) -> None:
+    run = positional(arguments, "rnd resume RUN: name the run folder, for example runs/my-run")
+    options = parse(Options, arguments, prog="rnd resume RUN", description=DESCRIPTION)
+
+    from rich.console import Console
+
+    from rnd import run as runs
+
+    runs.resume(Path(run), Console(), options.frames)

@@ -1,0 +1,269 @@
+"""Checkpoints: everything that has state, as plain data that is safe to load.
+
+    checkpoints/000000120/
+        tensors.safetensors   all tensors and arrays, by their path in the state
+        state.json            the rest of the state, and what the run is
+        manifest.json         format version, and size and SHA-256 of the two files
+
+A checkpoint is written to a temporary folder beside, flushed to the disk and renamed, so that a folder with a number
+for a name is whole. Nothing is ever unpickled. docs/reliability.md describes the format.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import safetensors.torch
+import torch
+from safetensors import SafetensorError
+from torch import Tensor
+
+from rnd import __version__
+from rnd.errors import RunError, UserError
+
+FORMAT = 1
+"""Raised whenever an older program could not read what this one writes."""
+TENSORS, STATE, MANIFEST = "tensors.safetensors", "state.json", "manifest.json"
+TEMPORARY = "writing-"
+"""Folders that begin so are half-written."""
+FAILED = "failed-"
+"""Folders that begin so hold the state of a run that broke down, for inspection: a run never goes on from them."""
+
+DAMAGED = "damaged-"
+"""Folders that begin so could not be read when the run was resumed."""
+
+
+class DamagedCheckpointError(RunError):
+    """Files are missing, cut off or altered."""
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """One checkpoint in memory."""
+
+    path: Path
+    about: dict[str, Any]
+    """What the run is and how far it is: config, specs, counters, file sizes."""
+    state: dict[str, Any]
+
+
+# --- writing ---------------------------------------------------------------------------------------
+
+
+def write(root: Path, name: str, about: dict[str, Any], state: dict[str, Any]) -> Path:
+    """Write a checkpoint under `root`. Whatever goes wrong, the ones before it stay as they are."""
+    root.mkdir(exist_ok=True)
+    temporary = root / f"{TEMPORARY}{name}"
+    shutil.rmtree(temporary, ignore_errors=True)
+    temporary.mkdir()
+    try:
+        files = serialise(about, state)
+        for file, data in files.items():
+            write_through(temporary / file, data)
+        write_through(temporary / MANIFEST, manifest(files, about))
+        sync_folder(temporary)
+        final = root / name
+        if final.exists():  # the same iteration again, after a resume: the new one takes its place
+            discard(final)
+        temporary.rename(final)
+        sync_folder(root)
+    except BaseException:
+        shutil.rmtree(temporary, ignore_errors=True)
+        raise
+    return final
+
+
+def serialise(about: dict[str, Any], state: dict[str, Any]) -> dict[str, bytes]:
+    tensors: dict[str, Tensor] = {}
+    plain = pack(state, "", tensors)
+    text = json.dumps({"about": about, "state": plain})
+    return {TENSORS: safetensors.torch.save(tensors), STATE: text.encode()}
+
+
+def manifest(files: dict[str, bytes], about: dict[str, Any]) -> bytes:
+    """It signs itself, so that a flipped bit in the version is damage and not another version."""
+    content = {
+        "format": FORMAT,
+        "rnd": __version__,
+        "iteration": about["iteration"],
+        "score": about["score"],
+        "files": {name: {"bytes": len(data), "sha256": sha256(data)} for name, data in files.items()},
+    }
+    return json.dumps(content | {"sha256": signature(content)}, indent=2).encode()
+
+
+def pack(value: Any, path: str, tensors: dict[str, Tensor]) -> Any:
+    """Nested dicts and lists as JSON; tensors and arrays go to `tensors`, and a reference stands in their place."""
+    if isinstance(value, Tensor):
+        tensors[path] = value.detach().cpu().contiguous()
+        return {"$tensor": path}
+    if isinstance(value, np.ndarray):
+        tensors[path] = torch.from_numpy(np.array(value, order="C"))
+        return {"$array": path}
+    if isinstance(value, dict):
+        assert all(isinstance(key, str) for key in value), f"{path}: keys of a state are strings"
+        return {key: pack(part, f"{path}/{key}" if path else key, tensors) for key, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [pack(part, f"{path}/{i}", tensors) for i, part in enumerate(value)]
+    return value
+
+
+def write_through(path: Path, data: bytes) -> None:
+    with path.open("xb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def sync_folder(path: Path) -> None:
+    """Make the names in a folder durable."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def discard(path: Path) -> None:
+    """Remove a checkpoint. It loses its name first, so that a half-removed one is never read."""
+    doomed = path.with_name(f"{TEMPORARY}{path.name}-old")
+    shutil.rmtree(doomed, ignore_errors=True)
+    path.rename(doomed)
+    shutil.rmtree(doomed, ignore_errors=True)
+
+
+# --- reading ---------------------------------------------------------------------------------------
+
+
+def read(path: Path) -> Checkpoint:
+    """Check a checkpoint from its version to its last byte, then take it in."""
+    content = read_manifest(path)
+    extra = {entry.name for entry in path.iterdir()} - {TENSORS, STATE, MANIFEST}
+    if extra:
+        raise DamagedCheckpointError(
+            f"{path} holds files that are not part of a checkpoint: {', '.join(sorted(extra))}"
+        )
+    files = {name: read_checked(path / name, content["files"].get(name)) for name in (TENSORS, STATE)}
+    try:
+        tensors = safetensors.torch.load(files[TENSORS])
+        document = json.loads(files[STATE])
+        return Checkpoint(path, document["about"], unpack(document["state"], tensors))
+    except (SafetensorError, ValueError, KeyError, TypeError, RecursionError) as error:
+        raise DamagedCheckpointError(
+            f"{path} is not what its manifest says ({type(error).__name__}: {error})"
+        ) from error
+
+
+def read_manifest(path: Path) -> dict[str, Any]:
+    try:
+        content: dict[str, Any] = json.loads((path / MANIFEST).read_bytes())
+        signed, version = content.pop("sha256"), content["format"]
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise DamagedCheckpointError(f"{path / MANIFEST} cannot be read ({error})") from error
+    if signed != signature(content):
+        raise DamagedCheckpointError(f"{path / MANIFEST} was altered: its hash differs")
+    if version != FORMAT:
+        raise UserError(
+            f"{path} has checkpoint format {version} (written by rnd {content.get('rnd')}); this is rnd {__version__}, "
+            f"which reads format {FORMAT}: use the rnd that wrote it"
+        )
+    if not {"files", "iteration", "score"} <= content.keys():
+        raise DamagedCheckpointError(f"{path / MANIFEST} is not complete")
+    return content
+
+
+def read_checked(path: Path, expected: dict[str, Any] | None) -> bytes:
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise DamagedCheckpointError(f"{path} cannot be read ({error.strerror})") from error
+    if not isinstance(expected, dict) or len(data) != expected.get("bytes"):
+        size = expected.get("bytes") if isinstance(expected, dict) else "no"
+        raise DamagedCheckpointError(f"{path} is cut off or too long: {len(data)} bytes instead of {size}")
+    if sha256(data) != expected.get("sha256"):
+        raise DamagedCheckpointError(f"{path} was altered: its hash differs")
+    return data
+
+
+def unpack(value: Any, tensors: dict[str, Tensor]) -> Any:
+    """The inverse of `pack`."""
+    if isinstance(value, dict):
+        if "$tensor" in value:
+            return tensors[value["$tensor"]]
+        if "$array" in value:
+            return tensors[value["$array"]].numpy()
+        return {key: unpack(part, tensors) for key, part in value.items()}
+    if isinstance(value, list):
+        return [unpack(part, tensors) for part in value]
+    return value
+
+
+def sha256(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+def signature(content: dict[str, Any]) -> str:
+    return sha256(json.dumps(content, sort_keys=True).encode())
+
+
+# --- all checkpoints of a run ----------------------------------------------------------------------
+
+
+def found(root: Path) -> list[Path]:
+    """The whole checkpoints of a run, oldest first."""
+    if not root.is_dir():
+        return []
+    return sorted((path for path in root.iterdir() if path.name.isdecimal()), key=lambda path: int(path.name))
+
+
+def newest(root: Path) -> tuple[Checkpoint | None, list[str]]:
+    """The newest checkpoint that is whole, and what is wrong with the ones after it."""
+    problems: list[str] = []
+    for path in reversed(found(root)):
+        try:
+            return read(path), problems
+        except DamagedCheckpointError as error:
+            problems.append(str(error))
+    if problems:
+        raise RunError(f"no checkpoint in {root} is whole: {'; '.join(problems)}")
+    return None, problems
+
+
+def set_aside(root: Path, after: Path) -> None:
+    """Give the damaged checkpoints newer than `after` another name, so that new ones can take their numbers."""
+    for path in found(root):
+        if int(path.name) > int(after.name):
+            aside = root / f"{DAMAGED}{path.name}"
+            shutil.rmtree(aside, ignore_errors=True)
+            path.rename(aside)
+
+
+def prune(root: Path, keep_last: int) -> None:
+    """Keep the newest ones and the best one; clear away what a killed run left half-written."""
+    for path in root.glob(f"{TEMPORARY}*"):
+        shutil.rmtree(path, ignore_errors=True)
+    paths = found(root)
+    keep = {*paths[-keep_last:], *best(paths)}
+    for path in paths:
+        if path not in keep:
+            discard(path)
+
+
+def best(paths: list[Path]) -> list[Path]:
+    """The checkpoint with the highest mean return, the newest of equals."""
+    scores = []
+    for path in paths:
+        try:
+            score = read_manifest(path)["score"]
+        except (DamagedCheckpointError, UserError):
+            continue
+        if isinstance(score, int | float):
+            scores.append((score, path))
+    return [max(scores, key=lambda pair: (pair[0], int(pair[1].name)))[1]] if scores else []

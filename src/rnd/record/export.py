@@ -1,0 +1,123 @@
+"""Sharing: an agent in one small file, and a whole checkpoint in parts of a limited size.
+
+An agent file is safetensors: the policy, the bonus (predictor, target, normaliser) and the intrinsic scale, with a JSON
+card in its header that says what it is. Loading one runs no code from it.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import safetensors.torch
+import torch
+from safetensors import SafetensorError
+from torch import Tensor, nn
+
+from rnd import bonus as bonuses
+from rnd.bonus.contract import Bonus
+from rnd.config import Config
+from rnd.errors import UserError
+from rnd.networks import Policy
+from rnd.record import checkpoint
+from rnd.record.about import spec_from_dict
+from rnd.record.checkpoint import Checkpoint
+from rnd.record.folder import write_atomically
+
+CARD = "rnd.card"
+"""Key of the card in the file's metadata."""
+AGENT_FORMAT = 1
+MODULES = ("policy", "bonus", "scaler")
+
+
+class Agent(NamedTuple):
+    """A trained agent, ready to play."""
+
+    config: Config
+    policy: Policy
+    bonus: Bonus
+    card: dict[str, Any]
+    """iteration, frames, score, row (the last metrics), config, spec, versions."""
+
+
+def load_agent(path: str | Path, device: str | torch.device = "cpu") -> Agent:
+    """The agent of a run folder (its newest whole checkpoint), of a checkpoint folder, or of an exported file."""
+    path = Path(path)
+    if not path.exists():
+        raise UserError(f"{path} does not exist; name a run folder, a checkpoint or an exported .safetensors file")
+    card, tensors = read_agent(path) if path.is_file() else from_checkpoint(find_checkpoint(path))
+    config = Config.from_dict(card["config"])
+    observation, action = spec_from_dict(card["spec"])
+    policy = Policy(config.policy, observation, action, config.policy_width)
+    bonus = bonuses.make(config.bonus, observation, action, config.bonus_options)
+    for name, module in (("policy", policy), ("bonus", bonus)):
+        fill(module, name, tensors, path)
+    return Agent(config, policy.to(device).eval(), bonus.to(device).eval(), card)
+
+
+def fill(module: nn.Module, name: str, tensors: dict[str, Tensor], path: Path) -> None:
+    """Every tensor of a module, the normaliser's too, must be there: nothing is left at a default."""
+    prefix = name + "/"
+    state = {key.removeprefix(prefix): tensor for key, tensor in tensors.items() if key.startswith(prefix)}
+    missing = module.state_dict().keys() - state.keys()
+    if missing:
+        raise UserError(f"{path} lacks parts of the {name}: {', '.join(sorted(missing))}")
+    try:
+        module.load_state_dict(state)
+    except RuntimeError as error:
+        raise UserError(f"{path} does not fit the {name} that its card describes: {error}") from error
+
+
+def find_checkpoint(path: Path) -> Checkpoint:
+    if (path / checkpoint.MANIFEST).is_file():
+        return checkpoint.read(path)
+    saved, _ = checkpoint.newest(path / "checkpoints")
+    if saved is None:
+        raise UserError(f"{path} has no checkpoint yet")
+    return saved
+
+
+def from_checkpoint(saved: Checkpoint) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """The card and the tensors that an agent needs."""
+    about = saved.about
+    card = {name: about[name] for name in ("iteration", "frames", "score", "row", "config", "spec", "versions")}
+    tensors = {f"{part}/{key}": value for part in MODULES for key, value in saved.state[part].items()}
+    card["config"] = card["config"] | {"out": Config.out, "name": None}  # where it was trained is nobody's business
+    return {"format": AGENT_FORMAT, **card}, {key: value for key, value in tensors.items() if key != "scaler/carry_N"}
+
+
+# --- the small file ----------------------------------------------------------------------------------
+
+
+def export_agent(run: Path, out: Path | None = None) -> Path:
+    """Write the agent of a run to NAME.safetensors, and its card beside it."""
+    card, tensors = from_checkpoint(find_checkpoint(run))
+    out = out or run / "export" / f"{run.resolve().name}.safetensors"
+    if out.suffix != ".safetensors":
+        raise UserError(
+            f"--out {out}: an agent's file ends in .safetensors; nearest: {out.with_suffix('.safetensors')}"
+        )
+    out.parent.mkdir(parents=True, exist_ok=True)
+    data = safetensors.torch.save({k: v.contiguous() for k, v in tensors.items()}, {CARD: json.dumps(card)})
+    temporary = out.with_name(f".{out.name}.tmp")
+    temporary.write_bytes(data)
+    temporary.replace(out)
+    write_atomically(out.with_suffix(".json"), json.dumps(card, indent=2) + "\n")
+    return out
+
+
+def read_agent(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """The card and the tensors of an exported file."""
+    try:
+        with safetensors.safe_open(str(path), framework="pt") as file:
+            text = (file.metadata() or {}).get(CARD)
+            if text is None:
+                raise UserError(f"{path} is not an agent exported by rnd: it has no card")
+            card: dict[str, Any] = json.loads(text)
+            tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118  not a dict
+    except (SafetensorError, ValueError, OSError) as error:
+        raise UserError(f"{path} is not an agent exported by rnd ({error})") from error
+    if card.get("format") != AGENT_FORMAT:
+        raise UserError(f"{path} has agent format {card.get('format')}; this rnd reads format {AGENT_FORMAT}")
+    return card, tensors

@@ -1,0 +1,45 @@
+"""The state of every random generator of a run, as plain data: ours, and the global ones that libraries may use."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Generator, Tensor
+
+
+def save(ours: dict[str, Generator], numpy_generator: np.random.Generator) -> dict[str, Any]:
+    """All generators. numpy's global one is an array and four plain values."""
+    name, key, position, has_gauss, gauss = np.random.get_state(legacy=True)
+    cuda = torch.cuda.is_available() and torch.cuda.is_initialized()
+    return {
+        "ours": {name: {"device": g.device.type, "state": g.get_state()} for name, g in ours.items()},
+        "random_agent": numpy_generator.bit_generator.state,
+        "python": random.getstate(),
+        "numpy": {"name": name, "key": np.asarray(key), "rest": [position, has_gauss, gauss]},
+        "torch": torch.get_rng_state(),
+        "cuda": torch.cuda.get_rng_state_all() if cuda else [],
+    }
+
+
+def load(state: dict[str, Any], ours: dict[str, Generator], numpy_generator: np.random.Generator) -> bool:
+    """Take back what `save` gave. False: the run has moved to another kind of device, so its draws differ from now on.
+
+    Our generators live on the device, and generators of different kinds do not understand each other.
+    """
+    numpy_generator.bit_generator.state = state["random_agent"]
+    version, words, gauss = state["python"]
+    random.setstate((version, tuple(words), gauss))
+    numpy_state = state["numpy"]
+    np.random.set_state((numpy_state["name"], numpy_state["key"], *numpy_state["rest"]))
+    torch.set_rng_state(state["torch"])
+    devices: list[Tensor] = state["cuda"]
+    if torch.cuda.is_available() and len(devices) == torch.cuda.device_count():
+        torch.cuda.set_rng_state_all(devices)
+    same = all(state["ours"][name]["device"] == generator.device.type for name, generator in ours.items())
+    if same:
+        for name, generator in ours.items():
+            generator.set_state(state["ours"][name]["state"])
+    return same

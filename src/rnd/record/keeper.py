@@ -1,0 +1,58 @@
+"""When a run saves itself: by the clock, by iterations, when asked, at the end, and when it breaks down."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+from rnd.errors import RunError
+from rnd.record import checkpoint
+from rnd.record.about import Saveable, describe
+from rnd.record.folder import RunFolder
+from rnd.record.metrics import Row, Writers
+
+
+class Keeper:
+    """The checkpoints of one run under way."""
+
+    def __init__(self, trainer: Saveable, folder: RunFolder, writers: Writers, saved: int | None):
+        self.trainer, self.folder, self.writers = trainer, folder, writers
+        self.options = trainer.config.checkpoint
+        self.saved = saved
+        """Iteration of the last checkpoint."""
+        self._clock = time.monotonic()
+
+    @property
+    def due(self) -> bool:
+        minutes, every = self.options.every_minutes, self.options.every_iterations
+        by_clock = minutes > 0 and time.monotonic() - self._clock >= 60 * minutes
+        return by_clock or (every > 0 and self.trainer.iteration % every == 0)
+
+    def save(self, row: Row) -> None:
+        """Write a checkpoint now, unless this iteration has one."""
+        if self.saved == self.trainer.iteration:
+            return
+        self._clock = time.monotonic()
+        self._write(f"{self.trainer.iteration:09d}", row)
+        self.saved = self.trainer.iteration
+        checkpoint.prune(self.folder.checkpoints, self.options.keep_last)
+
+    def save_failed(self, row: Row) -> Path:
+        """Keep the state of a run that broke down, beside the checkpoints that it can go on from."""
+        return self._write(f"{checkpoint.FAILED}{self.trainer.iteration:09d}", row)
+
+    def _write(self, name: str, row: Row) -> Path:
+        """Raises RunError when the disk does not take it; the checkpoints before it stay."""
+        try:
+            self.writers.flush()
+            state = self.trainer.state_dict()
+            path = checkpoint.write(self.folder.checkpoints, name, describe(self.trainer, row, self.folder.path), state)
+            self.folder.write_json("rooms.json", state["episodes"]["rooms"])
+            return path
+        except OSError as error:
+            before = checkpoint.found(self.folder.checkpoints)
+            kept = f"the one before it is kept ({before[-1]})" if before else "there is none before it"
+            raise RunError(
+                f"the checkpoint of iteration {self.trainer.iteration} cannot be written ({error.strerror or error}); "
+                f"{kept}; make room on the disk"
+            ) from error

@@ -99,5 +99,5 @@ def test_without_a_network_the_small_digits_or_what_to_do(folder, serve, tmp_pat
     digits = mnist.load(None, Console(), mirrors=mirrors, cache=tmp_path / "cache")
     assert digits.source == "scikit-learn's 8×8 digits, not MNIST"
     assert digits.train_images.shape[1] == 64
-    assert 0 <= digits.train_images.min() and digits.train_images.max() == 1
+    assert digits.train_images.min() >= 0 and digits.train_images.max() == 1
     assert "cannot be downloaded" in capsys.readouterr().out

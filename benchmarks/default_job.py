@@ -48,7 +48,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(options.jobs) as pool:
         results = list(pool.map(lambda cell: train(*cell, Path(folder)), cells))
     for r in results:
-        print(f"{r['bonus']:>5} seed {r['seed']}: 90% at {r['steps_to_90_percent']}, highest {r['highest_success']:.0%}, "
+        print(f"{r['bonus']:>5} seed {r['seed']}: 90% at {r['steps_to_90_percent']}, max {r['highest_success']:.0%}, "
               f"final {r['final_success']:.0%}, {r['seconds']} s")  # fmt: skip
     if options.json:
         options.json.write_text(json.dumps(results, indent=1) + "\n")

@@ -16,10 +16,16 @@ from rnd.errors import InterruptedRunError, RunError, UserError, nearest
 
 COMMANDS = {
     "train": ("rnd.commands.train", "train an agent: rnd train [GAME] [flags]"),
-    "paper": ("rnd.commands.paper", "run an experiment of the paper: rnd paper NAME [flags]"),
     "resume": ("rnd.commands.resume", "go on with a run exactly where it was saved: rnd resume RUN [--frames N]"),
+    "report": ("rnd.commands.report", "one page about runs, alone or side by side: rnd report RUN..."),
+    "watch": ("rnd.commands.watch", "an episode as video, with the bonus beside it: rnd watch RUN_OR_FILE"),
+    "paper": (
+        "rnd.commands.paper",
+        "an experiment of the paper, from runs to picture: rnd paper figure3 --scale 0.0001",
+    ),
     "export": ("rnd.commands.export", "share an agent, or a checkpoint in parts: rnd export RUN [--max-part 15MB]"),
     "import": ("rnd.commands.import_", "join an exported checkpoint into a run folder: rnd import FOLDER"),
+    "bench": ("rnd.commands.bench", "measure speed beside its limits: rnd bench envs, learner or train"),
 }
 """Name to (module with a `main(arguments)`, one line for --help)."""
 

@@ -160,7 +160,7 @@ class Config:
     @property
     def run_name(self) -> str:
         game = self.env.id.removeprefix("ALE/").replace("/", "-").replace(":", "-").lower()
-        return self.name or f"{game}-{self.bonus}-{self.policy}-s{self.seed}"
+        return f"{game}-{self.bonus}-{self.policy}-s{self.seed}" if self.name is None else self.name
 
     def validate(self) -> None:
         """Refuse what cannot run, in one line that says what would."""

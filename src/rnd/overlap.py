@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from rnd.fast import Wait
 from rnd.rollout import Collector, Rollout
 
 
@@ -16,7 +17,8 @@ class OverlappedCollector:
     """Collects the next rollout while the caller learns from the last one.
 
     The rollout that is learned from was acted by the policy of one update before: not the paper's synchronous loop,
-    and PPO's ratio accounts for it. The first rollouts are synchronous, so that graphs are captured undisturbed.
+    and PPO's ratio accounts for it. The first rollouts of a process do not run beside the update, so that graphs are
+    captured undisturbed; the lag is the same.
     """
 
     SYNCHRONOUS = 2
@@ -25,6 +27,7 @@ class OverlappedCollector:
         self.inner, self.policy = collector, collector.policy
         self.actor = collector.policy = copy.deepcopy(collector.policy)
         self.clock = collector.clock
+        self._wait = Wait(collector.device)
         self._calls = 0
         self._pending: Future[Rollout] | None = None
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="collector")
@@ -41,7 +44,7 @@ class OverlappedCollector:
             for mine, learned in zip(self.actor.parameters(), self.policy.parameters(), strict=True):
                 mine.copy_(learned)
         if self._calls > self.SYNCHRONOUS:
-            self._synchronize()
+            self._wait()
             self._pending = self._pool.submit(self._work)
         return rollout
 
@@ -55,14 +58,12 @@ class OverlappedCollector:
         return {
             "inner": self.inner.state_dict(),
             "actor": self.actor.state_dict(),
-            "calls": self._calls,
             "pending": pending.state_dict() if pending else None,
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.inner.load_state_dict(state["inner"])
         self.actor.load_state_dict(state["actor"])
-        self._calls = int(state["calls"])
         if state["pending"] is not None:
             self._pending = Future()
             self._pending.set_result(Rollout.from_state(state["pending"], self.inner.device))
@@ -78,7 +79,3 @@ class OverlappedCollector:
     @cached_property
     def _stream(self) -> torch.cuda.Stream:
         return torch.cuda.Stream()
-
-    def _synchronize(self) -> None:
-        if self.inner.device.type == "cuda":
-            torch.cuda.current_stream().synchronize()

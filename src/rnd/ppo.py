@@ -15,7 +15,7 @@ from rnd.bonus.contract import Bonus
 from rnd.config import Config
 from rnd.envs.spec import ActionSpec
 from rnd.errors import RunError
-from rnd.fast import Replay, arithmetic, compiled, uses_graphs
+from rnd.fast import Replay, Wait, arithmetic, compiled, uses_graphs
 from rnd.networks import Policy, PolicyOutput
 from rnd.returns import Targets
 from rnd.rollout import Rollout
@@ -122,6 +122,7 @@ class Learner:
         self.not_finite = torch.zeros((), device=self.device)
         self.optimizer.found_inf = self.not_finite  # type: ignore[attr-defined]
         self._loss = compiled(minibatch_loss, config, self.device)
+        self._wait = Wait(self.device)
         self._epoch = Replay(self.epoch, config, self.device)
 
     def update(self, rollout: Rollout, targets: Targets, bonus_targets: Tensor) -> dict[str, float]:
@@ -134,6 +135,7 @@ class Learner:
         for draw_TN in draws:
             torch.lt(draw_TN, config.keep, out=batch.keep_TN)
             self._epoch()
+        self._wait()
         count = config.epochs * config.minibatches
         losses = {name: float(value) / count for name, value in self.sums.items()}
         if bool(self.not_finite):

@@ -11,8 +11,9 @@ from pathlib import Path
 
 from rich.console import Console
 
-from rnd import envs
+from rnd import envs, memory
 from rnd.config import Config
+from rnd.envs.interface import VectorEnv
 from rnd.errors import InterruptedRunError, RunError
 from rnd.ppo import NonFiniteLossError
 from rnd.record import checkpoint
@@ -22,13 +23,14 @@ from rnd.record.folder import RunFolder
 from rnd.record.interrupt import Interrupts
 from rnd.record.keeper import Keeper
 from rnd.record.metrics import CsvWriter, Row, TensorBoardWriter, WandbWriter, Writer, Writers, truncate
+from rnd.record.places import PlacesWriter
 from rnd.record.progress import Phase, count, duration, shown
-from rnd.train import Trainer, random_steps
+from rnd.train import Trainer, random_steps, resolve_device
 
 
 def start(config: Config, console: Console) -> RunFolder:
     """Train a new run."""
-    with Interrupts() as stop, closing(envs.make(config)) as env:
+    with Interrupts() as stop, memory.guarded(config), closing(make_envs(config)) as env:
         trainer = Trainer(config, env)
         folder = RunFolder.create(config)
         with folder.lock():
@@ -50,7 +52,7 @@ def resume(path: Path, console: Console, frames: int | None = None) -> RunFolder
             done = f"{path} is finished: {saved.about['frames']:,} frames; to go on: rnd resume {path} --frames N"
             say(console, done)
             return folder
-        with Interrupts() as stop, closing(envs.make(config)) as env:
+        with Interrupts() as stop, memory.guarded(config), closing(make_envs(config)) as env:
             if saved:
                 check_fits(saved.about, config, env.spec)
             trainer = Trainer(config, env)
@@ -61,6 +63,12 @@ def resume(path: Path, console: Console, frames: int | None = None) -> RunFolder
             folder.write_json("config.json", config.to_dict())
             work(trainer, folder, console, stop, saved)
     return folder
+
+
+def make_envs(config: Config) -> VectorEnv:
+    """The environments, unless there can be no room for their rollouts."""
+    memory.check(config, memory.guess_observation(config), resolve_device(config))
+    return envs.make(config)
 
 
 def begin(trainer: Trainer, folder: RunFolder, console: Console, stop: Interrupts) -> None:
@@ -172,7 +180,10 @@ def timing(trainer: Trainer, seconds: float) -> Row:
 
 
 def rows(trainer: Trainer, keeper: Keeper, last: Row) -> Iterator[Row]:
-    """The rows of the training loop. A loss that is not finite leaves the state behind for inspection."""
+    """The rows of the training loop. A run that breaks down says how to go on.
+
+    A loss that is not finite leaves its state behind: going on from an earlier checkpoint may meet it again.
+    """
     row = last
     try:
         for row in trainer.train():
@@ -180,6 +191,8 @@ def rows(trainer: Trainer, keeper: Keeper, last: Row) -> Iterator[Row]:
     except NonFiniteLossError as error:
         path = keeper.save_failed(row)
         raise RunError(f"{error}; the state is in {path}") from error
+    except RunError as error:
+        raise RunError(f"{error}; to go on from the last checkpoint: rnd resume {keeper.folder.path}") from error
 
 
 def save_or_warn(keeper: Keeper, row: Row, console: Console) -> None:
@@ -194,7 +207,11 @@ def make_writers(trainer: Trainer, folder: RunFolder) -> Writers:
     config = trainer.config
     # TensorBoard drops what an earlier process wrote after the checkpoint.
     purge = trainer.frames + 1 if trainer.iteration else None
-    writers: list[Writer] = [CsvWriter(folder.path), TensorBoardWriter(folder.path, purge)]
+    writers: list[Writer] = [
+        CsvWriter(folder.path),
+        TensorBoardWriter(folder.path, purge),
+        PlacesWriter(folder.path, trainer.episodes),
+    ]
     if config.wandb:
         writers.append(WandbWriter(folder.path, folder.path.name, config.to_dict()))
     return Writers(writers)

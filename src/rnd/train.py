@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from rnd import bonus as bonuses
+from rnd import memory
 from rnd.config import Config
 from rnd.envs.interface import VectorEnv
 from rnd.errors import RunError, UserError
@@ -30,7 +31,7 @@ from rnd.rollout import Collector, Rollout, random_actions
 from rnd.stopwatch import Stopwatch
 from rnd.transitions import Transitions
 
-SCORED_AT_ONCE = 4096
+SCORED_AT_ONCE = {"cpu": 4096, "cuda": 16_384}
 """Transitions whose bonus is computed together: bounds the memory of the networks' activations."""
 
 
@@ -42,6 +43,7 @@ class Trainer:
         seed_everything(config)
         spec = env.spec
         check_policy(config, env)
+        memory.check(config, spec.observation, self.device)
         policy = Policy(config.policy, spec.observation, spec.action, config.policy_width)
         bonus = bonuses.make(config.bonus, spec.observation, spec.action, config.bonus_options)
         self.policy = channels_last(policy.to(self.device), self.device)
@@ -54,7 +56,7 @@ class Trainer:
         collector = Collector(config, env, self.policy, self.device, acting)
         self.collector = OverlappedCollector(collector) if config.overlap else collector
         self.learner = Learner(config, spec.action, self.policy, self.bonus, learning)
-        self.episodes = EpisodeStats(spec.success_return)
+        self.episodes = EpisodeStats(spec.success_return, spec.has_cells)
         self.clock = Stopwatch("learning")
         self._score = compiled(self.bonus.score, config, self.device)
         self._bonus_targets = compiled(self.bonus.targets, config, self.device)
@@ -95,6 +97,7 @@ class Trainer:
             "bonus_max": float(bonus_TN.max()),
             "bonus_scaled": float(intrinsic_TN.mean()),
             "bonus_scale": float(self.scaler.moments.std),
+            "return_int": float(self.scaler.carry_N.mean() / self.scaler.moments.std),
             **losses,
         }
 
@@ -108,7 +111,7 @@ class Trainer:
         for step in range(1, total + 1):
             seen.append(self.env.step(random_actions(self.env, self.random)).obs.clone())
             if step % chunk == 0 or step == total:
-                for obs in torch.stack(seen).split(max(1, SCORED_AT_ONCE // self.env.num_envs)):
+                for obs in torch.stack(seen).split(at_once(self.device, self.env.num_envs)):
                     self.bonus.observe(obs.to(self.device))
                 seen.clear()
                 yield step
@@ -157,8 +160,13 @@ class Trainer:
 def in_chunks(function: Callable[[Transitions], Tensor], moves: Transitions) -> Tensor:
     """`function` over a rollout, a few steps at a time."""
     steps, envs = moves.actions.shape[:2]
-    size = max(1, SCORED_AT_ONCE // envs)
+    size = at_once(moves.frames.device, envs)
     return torch.cat([function(moves.steps(t, min(t + size, steps))) for t in range(0, steps, size)])
+
+
+def at_once(device: torch.device, envs: int) -> int:
+    """Steps of a rollout that are scored together."""
+    return max(1, SCORED_AT_ONCE[device.type] // envs)
 
 
 def random_steps(config: Config) -> int:

@@ -38,7 +38,7 @@ class AleCell(Cell):
         time_limits: bool = False,
     ) -> None:
         self.ale = _interface(rom)
-        self.actions = [int(getattr(action, "value", action)) for action in self.ale.getMinimalActionSet()]
+        self.actions = _actions(self.ale)
         self.rom, self.frame_skip, self.sticky, self.max_frames = rom, frame_skip, sticky, max_episode_frames
         self.random = SplitMix64(seed)
         self.executed = 0
@@ -131,6 +131,15 @@ def place(rom: str, ram: np.ndarray) -> Any:
     room, level = ROOM_BYTES[rom]
     number = ram[..., room].astype(np.int32)
     return number if level is None else number + 256 * ram[..., level].astype(np.int32)
+
+
+def minimal_actions(rom: str) -> list[int]:
+    """The raw actions of a game, in the order in which an agent numbers them."""
+    return _actions(_interface(rom))
+
+
+def _actions(ale: Any) -> list[int]:
+    return [int(getattr(action, "value", action)) for action in ale.getMinimalActionSet()]
 
 
 def _interface(rom: str) -> Any:

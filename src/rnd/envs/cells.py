@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 import os
+import sys
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from rnd.config import Config
+from rnd.envs import own
 from rnd.envs.spec import Cell
 from rnd.envs.splitmix import environment_seed
 from rnd.errors import UserError, nearest
@@ -34,7 +38,7 @@ def make_cell(config: Config, i: int) -> Cell:
         )
     from rnd.envs.gym_cell import GymCell
 
-    return GymCell(gym_factory(env.id), env.id, seed)
+    return GymCell(partial(call_factory, gym_factory(env.id), env.num_envs), env.id, seed)
 
 
 def rom_of(env_id: str) -> str:
@@ -51,22 +55,72 @@ def rom_of(env_id: str) -> str:
     return known[name]
 
 
-def gym_factory(env_id: str) -> Callable[[], Any]:
-    """What builds one environment: a Gymnasium id, or `module:function`."""
+def call_factory(factory: Callable[..., Any], num_envs: int) -> Any:
+    """The factory's environment; a factory that takes `num_envs` is told how many the run steps."""
+    takes_number = "num_envs" in inspect.signature(factory).parameters
+    return factory(num_envs=num_envs) if takes_number else factory()
+
+
+def gym_factory(env_id: str) -> Callable[..., Any]:
+    """What builds an environment: a Gymnasium id, or `module:function`."""
     if ":" in env_id:
-        module, function = env_id.split(":", 1)
-        try:
-            factory: Callable[[], Any] = getattr(importlib.import_module(module), function)
-        except (ImportError, AttributeError) as error:
-            raise UserError(f"cannot load the environment factory {env_id}: {error}") from error
-        return factory
+        return _imported(env_id)
+    return partial(_make_gym, env_id)
+
+
+def _imported(name: str) -> Callable[..., Any]:
+    module, function = name.split(":", 1)
+    if str(Path.cwd()) not in sys.path:
+        sys.path.insert(0, str(Path.cwd()))  # a module beside the run, as `python -m` would find it
+    try:
+        factory: Callable[..., Any] = getattr(importlib.import_module(module), function)
+    except (ImportError, AttributeError) as error:
+        raise UserError(f"cannot load the environment factory {name}: {error}") from error
+    return factory
+
+
+PACKAGES = {
+    "MiniGrid-": ("minigrid", "minigrid"),
+    "BabyAI-": ("minigrid", "minigrid"),
+    "MiniWorld-": ("miniworld", "miniworld"),
+    "AntMaze_": ("gymnasium_robotics", "gymnasium-robotics"),
+    "PointMaze_": ("gymnasium_robotics", "gymnasium-robotics"),
+    "Fetch": ("gymnasium_robotics", "gymnasium-robotics"),
+    "AdroitHand": ("gymnasium_robotics", "gymnasium-robotics"),
+    "FrankaKitchen-": ("gymnasium_robotics", "gymnasium-robotics"),
+    "procgen": ("procgen", "procgen"),
+    "Vizdoom": ("vizdoom.gymnasium_wrapper", "vizdoom"),
+    "highway-": ("highway_env", "highway-env"),
+}
+"""How ids begin that another package registers: its module, and what to install."""
+
+EXTRAS = {"gymnasium.envs.mujoco": "mujoco", "gymnasium.envs.box2d": "box2d", "gymnasium.envs.toy_text": "toy-text"}
+"""Gymnasium's own modules that need an extra."""
+
+
+def _make_gym(env_id: str) -> Any:
     import gymnasium
 
-    if env_id.startswith("MiniGrid-"):
-        try:
-            import minigrid  # noqa: F401  registers its environments
-        except ImportError as error:
-            raise UserError(f"{env_id} needs MiniGrid: pip install minigrid") from error
+    _register(env_id)
     if env_id not in gymnasium.registry:
-        raise UserError(f"unknown environment {env_id}; {nearest(env_id, [*ATARI_GAMES, *gymnasium.registry])}")
-    return partial(gymnasium.make, env_id, disable_env_checker=True)
+        choices = [*ATARI_GAMES, *ATARI_GAMES.values(), *own.NAMES, *gymnasium.registry]
+        raise UserError(f"unknown environment {env_id}; {nearest(env_id, choices)}")
+    try:
+        return gymnasium.make(env_id, disable_env_checker=True)
+    except (gymnasium.error.Error, ImportError) as error:
+        entry = str(gymnasium.registry[env_id].entry_point)
+        for module, extra in EXTRAS.items():
+            if entry.startswith(module) and isinstance(error, gymnasium.error.DependencyNotInstalled | ImportError):
+                raise UserError(f'{env_id} needs an extra of Gymnasium: pip install "gymnasium[{extra}]"') from error
+        raise UserError(f"{env_id} cannot be made: {error}") from error
+
+
+def _register(env_id: str) -> None:
+    """Import the package that registers an id, or say which one would."""
+    own.register()
+    for start, (module, package) in PACKAGES.items():
+        if env_id.startswith(start):
+            try:
+                importlib.import_module(module)
+            except ImportError as error:
+                raise UserError(f"{env_id} needs a package that is not installed: pip install {package}") from error

@@ -8,16 +8,16 @@ from rnd.errors import RunError, UserError
 
 
 def describe(error: BaseException) -> tuple[str, str]:
-    """One line, and the traceback; errors that are already meant for people need none."""
+    """How the line about the environment goes on, and the traceback; errors meant for people need none."""
     if isinstance(error, RunError | UserError):
-        return str(error), ""
+        return f": {error}", ""
     text = "".join(traceback.format_exception(error)).rstrip()
-    return f"raised {type(error).__name__}: {error}", text
+    return f" raised {type(error).__name__}: {error}", text
 
 
 def environment_error(env: int, line: str, trace: str) -> RunError:
     """The error that stops the run because of environment number `env`."""
-    error = RunError(f"environment {env} {line}")
+    error = RunError(f"environment {env}{line}")
     if trace:
         error.add_note(trace)
     return error

@@ -1,9 +1,11 @@
 """Any Gymnasium environment as a cell.
 
-Saved by its seed and its actions: every episode starts with `reset(seed=...)` from our own stream of seeds, so the
-state in mid-episode is the seed and the actions since. That is exact for every environment that draws its randomness
-from its seed, needs nothing from the environment, and never unpickles anything. Restoring checks that the replay ends
-in the observation that was saved.
+Saved by its seed and its actions: every episode starts with `reset(seed=...)`, so the state in mid-episode is that seed
+and the actions since. That is exact for every environment that draws its randomness from its seed, needs nothing from
+the environment, and never unpickles anything. Restoring checks that the replay ends in the observation that was saved.
+
+Episode e of an environment starts with the upper 31 bits (some environments take no more) of a hash of the
+environment's own seed plus e: the same whoever steps the environment, and however often the run was interrupted.
 """
 
 from __future__ import annotations
@@ -25,24 +27,25 @@ class GymCell(Cell):
 
     def __init__(self, factory: Callable[[], Any], env_id: str, seed: int):
         self.env = factory()
-        self.seed = seed
-        self.episode = 0
-        self.actions: list[np.ndarray] = []
+        self.seed, self.episode = seed, 0
         self.encode: Encoder = make_encoder(self.env.observation_space, env_id)
-        action = action_spec(self.env.action_space, env_id)
-        self._first_action = int(getattr(self.env.action_space, "start", 0)) if action.kind == "discrete" else 0
-        sparse = env_id.startswith("MiniGrid") or bool(getattr(self.env.unwrapped, "sparse", False))
+        self.to_gym = ActionTranslator(self.env.action_space, env_id)
+        grid = env_id.startswith(("MiniGrid", "BabyAI"))
         self.spec = EnvSpec(
             id=env_id,
             observation=self.encode.spec,
-            action=action,
-            success_return=0.0 if sparse else None,
+            action=self.to_gym.spec,
+            success_return=0.0 if is_sparse(self.env, env_id) else None,
             backend="gymnasium",
             time_limits=True,
+            has_rooms=grid,
+            has_cells=grid,
         )
+        self.log = ActionLog(self.spec.action)
 
     def reset(self, out: Arrays, i: int) -> None:
         self.encode(self._start(), out["obs"][i])
+        self._place(out, i)
 
     def step(self, out: Arrays, i: int) -> None:
         obs, reward, terminated, truncated, _ = self._act(out["action"][i])
@@ -55,10 +58,11 @@ class GymCell(Cell):
             self.reset(out, i)
         else:
             self.encode(obs, out["obs"][i])
+            self._place(out, i)
 
     def save(self) -> bytes:
-        header = {"seed": self.seed, "episode": self.episode, "steps": len(self.actions)}
-        actions = np.asarray(self.actions, self.spec.action.dtype)
+        actions = self.log.actions
+        header = {"seed": self.seed, "episode": self.episode, "steps": len(actions)}
         return json.dumps(header).encode() + b"\n" + actions.tobytes()
 
     def load(self, data: bytes, out: Arrays, i: int) -> None:
@@ -80,18 +84,63 @@ class GymCell(Cell):
     def close(self) -> None:
         self.env.close()
 
+    def _place(self, out: Arrays, i: int) -> None:
+        if self.spec.has_cells:
+            x, y = self.env.unwrapped.agent_pos
+            out["room"][i] = int(y) * 256 + int(x)
+
     def _start(self) -> Any:
-        self.actions = []
-        return self.env.reset(seed=mix(self.seed + self.episode) >> 33)[0]
+        self.log.clear()
+        return self.env.reset(seed=mix((self.seed + self.episode) % 2**64) >> 33)[0]
 
     def _act(self, action: np.ndarray) -> Any:
-        self.actions.append(action.copy())
-        if self.spec.action.kind == "discrete":
-            return self.env.step(int(action) + self._first_action)
-        if self.spec.action.kind == "continuous":
-            action = np.clip(action, self.spec.action.low, self.spec.action.high).astype(np.float32)
-            return self.env.step(action.reshape(self.env.action_space.shape))
-        return self.env.step(action)
+        self.log.append(action)
+        return self.env.step(self.to_gym(action))
+
+
+class ActionLog:
+    """The actions since the episode's start, in an array that doubles when it is full: no object an action."""
+
+    def __init__(self, spec: ActionSpec):
+        self._array = np.zeros((64, *spec.shape), spec.dtype)
+        self._length = 0
+
+    def append(self, action: np.ndarray) -> None:
+        if self._length == len(self._array):
+            self._array = np.concatenate([self._array, np.zeros_like(self._array)])
+        self._array[self._length] = action
+        self._length += 1
+
+    def clear(self) -> None:
+        self._length = 0
+
+    @property
+    def actions(self) -> np.ndarray:
+        return self._array[: self._length]
+
+
+class ActionTranslator:
+    """From our actions to those of a Gymnasium space, for one environment or a batch of them."""
+
+    def __init__(self, space: Any, env_id: str):
+        self.spec = action_spec(space, env_id)
+        self.space = space
+
+    def __call__(self, action: np.ndarray) -> Any:
+        """`action` has any leading shape before that of one action."""
+        lead = action.shape[: action.ndim - len(self.spec.shape)]
+        if self.spec.kind == "discrete":
+            shifted = action + int(self.space.start)
+            return shifted if lead else int(shifted)
+        if self.spec.kind == "continuous":
+            action = np.clip(action, self.spec.low, self.spec.high)
+        start = getattr(self.space, "start", 0) if self.spec.kind == "multi_discrete" else 0
+        return action.reshape(*lead, *self.space.shape).astype(self.space.dtype) + np.asarray(start, self.space.dtype)
+
+
+def is_sparse(env: Any, env_id: str) -> bool:
+    """Any reward at all is a success: MiniGrid, and environments that say so with an attribute `sparse`."""
+    return env_id.startswith(("MiniGrid", "BabyAI")) or bool(getattr(env.unwrapped, "sparse", False))
 
 
 def action_spec(space: Any, env_id: str) -> ActionSpec:

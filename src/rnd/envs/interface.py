@@ -86,6 +86,7 @@ class VectorEnv(ABC):
         self.buffers = buffers
         cuts = np.linspace(0, num_envs, min(groups, num_envs) + 1).astype(int)
         self.groups = tuple(slice(int(a), int(b)) for a, b in itertools.pairwise(cuts))
+        self._views = [{name: tensor[rows] for name, tensor in buffers.tensors.items()} for rows in self.groups]
         self._returns = np.zeros(num_envs, np.float64)
         self._lengths = np.zeros(num_envs, np.int64)
         self._rooms: list[set[int]] = [set() for _ in range(num_envs)]
@@ -140,7 +141,7 @@ class VectorEnv(ABC):
             raise RunError(problem + "; the run stops before it learns from it")
         done = self.buffers["terminated"][rows] | self.buffers["truncated"][rows]
         episodes, entered = self._account(rows, done)
-        view = {name: tensor[rows] for name, tensor in self.buffers.tensors.items()}
+        view = self._views[group]
         info = StepInfo(view["truncated"], view.get("final_obs"), view["room"], view["lives"], episodes, entered)
         return Step(view["obs"], view["reward"], torch.from_numpy(done), info)
 

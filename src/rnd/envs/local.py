@@ -11,6 +11,7 @@ from rnd.envs.blobs import join, split
 from rnd.envs.failures import describe, environment_error
 from rnd.envs.interface import Buffers, VectorEnv
 from rnd.envs.spec import Arrays, Cell
+from rnd.errors import UserError
 
 
 class LocalEnvs(VectorEnv):
@@ -34,7 +35,7 @@ class LocalEnvs(VectorEnv):
         return {"cells": np.frombuffer(join([cell.save() for cell in self.cells]), np.uint8)}
 
     def _load(self, state: Arrays) -> None:
-        blobs = split(state["cells"].tobytes())
+        blobs = saved_cells(state)
         self._each(slice(0, self.num_envs), lambda cell, i: cell.load(blobs[i], self.buffers.arrays, i))
 
     def _each(self, rows: slice, do: Callable[[Cell, int], Any]) -> None:
@@ -49,3 +50,10 @@ class LocalEnvs(VectorEnv):
         for cell in self.cells:
             cell.close()
         self.cells = []
+
+
+def saved_cells(state: Arrays) -> list[bytes]:
+    """The cells' states, one an environment."""
+    if "cells" not in state:
+        raise UserError("the environments were saved by another backend; resume with --env.backend native")
+    return split(state["cells"].tobytes())

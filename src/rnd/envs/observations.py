@@ -85,7 +85,7 @@ def make_part(space: Any, env_id: str) -> Part:
     if kind == "Discrete":
         return OneHot(np.array([space.n]), int(space.start))
     if kind == "MultiDiscrete":
-        return OneHot(space.nvec.reshape(-1), 0)
+        return OneHot(space.nvec.reshape(-1), np.asarray(getattr(space, "start", 0)).reshape(-1))
     if kind == "Box" and env_id.startswith(("MiniGrid-", "BabyAI-")) and space.dtype == np.uint8:
         cells = int(np.prod(space.shape[:2]))
         return OneHot(np.tile(MINIGRID_CELL, cells), 0)
@@ -111,7 +111,7 @@ class Numbers:
 class OneHot:
     """Each of several choices as zeros and a one."""
 
-    def __init__(self, choices: np.ndarray, first: int):
+    def __init__(self, choices: np.ndarray, first: int | np.ndarray):
         self.size = int(choices.sum())
         self._ones = np.cumsum(choices) - choices - first
 

@@ -2,37 +2,64 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from functools import partial
 
 from rnd.config import Config
-from rnd.envs.cells import make_cell
+from rnd.envs.cells import call_factory, gym_factory, make_cell
 from rnd.envs.interface import VectorEnv
 from rnd.envs.local import LocalEnvs
+from rnd.errors import UserError
 
 
 def make(config: Config) -> VectorEnv:
     """The environments of a run, not yet reset."""
     env = config.env
+    if env.id.startswith("ALE/"):
+        return make_atari(config)
     if env.id.startswith("rnd/"):
         from rnd.envs.batch_envs import BatchEnvs
         from rnd.envs.own import make_batch
 
         return BatchEnvs(make_batch(env.id, env.num_envs, config.seed), env.num_envs)
-    workers = default_workers(config)
+    if ":" in env.id:
+        from gymnasium.vector import VectorEnv as GymnasiumVectorEnv
+
+        made = call_factory(gym_factory(env.id), env.num_envs)
+        if isinstance(made, GymnasiumVectorEnv):
+            from rnd.envs.gym_vector import GymVectorEnvs
+
+            return GymVectorEnvs(made, env.id, env.num_envs, config.seed)
+        made.close()
+    return make_cells(config, env.workers or 0)
+
+
+def make_atari(config: Config) -> VectorEnv:
+    """The native core where it can run the game, else ale-py in worker processes; the banner says which, and why."""
+    workers = cores() if config.env.workers is None else config.env.workers
+    if config.env.backend == "ale":
+        return make_cells(config, workers)
+    from rnd.envs.native_envs import NativeEnvs, why_not
+
+    problem = why_not(config)
+    if problem is None:
+        return NativeEnvs(config, max(workers, 1))
+    if config.env.backend == "native":
+        raise UserError(f"the native core cannot run {config.env.id}: {problem}; nearest: --env.backend ale")
+    return make_cells(config, workers, f"; native core: {problem}")
+
+
+def make_cells(config: Config, workers: int, remark: str = "") -> VectorEnv:
+    """Environments one by one: in worker processes, or in this one where `workers` is 0."""
+    num_envs = config.env.num_envs
     if workers == 0:
-        return LocalEnvs(partial(make_cell, config), env.num_envs)
+        envs = LocalEnvs(partial(make_cell, config), num_envs)
+        envs.spec = dataclasses.replace(envs.spec, backend=f"{envs.spec.backend}, in this process{remark}")
+        return envs
     from rnd.envs.workers import WorkerEnvs
 
-    return WorkerEnvs(config, workers)
-
-
-def default_workers(config: Config) -> int:
-    """Worker processes: as many as asked for, else one a core for Atari and none for the rest."""
-    wanted = config.env.workers
-    if wanted is None:
-        wanted = cores() if config.env.id.startswith("ALE/") else 0
-    return min(wanted, config.env.num_envs)
+    return WorkerEnvs(config, min(workers, num_envs), remark=remark)
 
 
 def cores() -> int:

@@ -56,7 +56,9 @@ class EnvSpec:
     action: ActionSpec
     frame_skip: int = 1
     has_rooms: bool = False
-    """`StepInfo.room` is meaningful (Montezuma's Revenge, Pitfall!)."""
+    """`StepInfo.room` is meaningful (Montezuma's Revenge, Pitfall!, MiniGrid)."""
+    has_cells: bool = False
+    """`StepInfo.room` is a cell of a grid, y * 256 + x, and no room (MiniGrid)."""
     success_return: float | None = None
     """An episode whose return exceeds this counts as a success; None where success has no meaning."""
     time_limits: bool = False
@@ -109,12 +111,17 @@ class Cell(ABC):
 
 def check_finite(out: Arrays, rows: slice, steps: np.ndarray) -> str | None:
     """A message that names the first environment whose reward or observation is not finite, or None."""
-    for name in ("reward", "obs"):
-        values = out[name][rows]
-        if values.dtype == np.uint8 or np.isfinite(values).all():
+    for name in ("reward", "obs", "final_obs"):
+        if name not in out or out[name].dtype == np.uint8:
             continue
-        bad = ~np.isfinite(values).reshape(len(values), -1).all(axis=1)
-        i = rows.start + int(np.flatnonzero(bad)[0])
-        word = "reward" if name == "reward" else "observation"
-        return f"environment {i} gave a NaN or infinite {word} at step {int(steps[i])} of its episode"
+        finite = np.isfinite(out[name][rows])
+        if finite.all():
+            continue
+        bad = ~finite.reshape(len(finite), -1).all(axis=1)
+        if name == "final_obs":
+            bad &= out["truncated"][rows]  # elsewhere it is old, and nobody reads it
+        if bad.any():
+            i = rows.start + int(np.flatnonzero(bad)[0])
+            word = "reward" if name == "reward" else "observation"
+            return f"environment {i} gave a NaN or infinite {word} at step {int(steps[i])} of its episode"
     return None

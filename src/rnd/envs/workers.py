@@ -28,6 +28,7 @@ from rnd.envs.blobs import join, split
 from rnd.envs.cells import make_cell
 from rnd.envs.failures import environment_error
 from rnd.envs.interface import Buffers, VectorEnv
+from rnd.envs.local import saved_cells
 from rnd.envs.shared_arrays import SharedArrays
 from rnd.envs.spec import Arrays
 from rnd.envs.worker import DATA, FAILED, LOAD, RESET, SAVE, STEP, STEPPED, shared_layout
@@ -67,10 +68,13 @@ class Process:
 class WorkerEnvs(VectorEnv):
     """Cells in worker processes."""
 
-    def __init__(self, config: Config, workers: int, groups: int = GROUPS):
+    def __init__(self, config: Config, workers: int, groups: int = GROUPS, remark: str = ""):
+        """`remark` is added to what the start banner says about the backend."""
         probe = make_cell(config, 0)  # tells what the environment is, and what is wrong with it, in this process
         probe.close()
-        spec = dataclasses.replace(probe.spec, backend=f"{probe.spec.backend}, {workers} workers")
+        spec = dataclasses.replace(
+            probe.spec, backend=f"{probe.spec.backend}, {workers} worker{'s' if workers > 1 else ''}{remark}"
+        )
         self.shared = SharedArrays(shared_layout(spec, config.env.num_envs, workers))
         self.busy, self.beats = self.shared.arrays.pop("busy"), self.shared.arrays.pop("beats")
         super().__init__(spec, config.env.num_envs, Buffers(spec, config.env.num_envs, self.shared.arrays), groups)
@@ -118,7 +122,7 @@ class WorkerEnvs(VectorEnv):
         return {"cells": np.frombuffer(join(blobs), np.uint8)}
 
     def _load(self, state: Arrays) -> None:
-        blobs = split(state["cells"].tobytes())
+        blobs = saved_cells(state)
         for w, process in enumerate(self.processes):
             self._tell(w, LOAD + join([blobs[i] for i in process.rows]))
         self._collect(max(LOAD_SECONDS, self.timeout))

@@ -1,1 +1,1 @@
-"""The paper's experiments: one module a figure or table."""
+"""The paper's experiments: one recipe a figure or table, and what runs their cells."""

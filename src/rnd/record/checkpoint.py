@@ -147,18 +147,14 @@ def read(path: Path) -> Checkpoint:
     content = read_manifest(path)
     extra = {entry.name for entry in path.iterdir()} - {TENSORS, STATE, MANIFEST}
     if extra:
-        raise DamagedCheckpointError(
-            f"{path} holds files that are not part of a checkpoint: {', '.join(sorted(extra))}"
-        )
+        raise DamagedCheckpointError(f"{path} holds what no checkpoint has: {', '.join(sorted(extra))}")
     files = {name: read_checked(path / name, content["files"].get(name)) for name in (TENSORS, STATE)}
     try:
         tensors = safetensors.torch.load(files[TENSORS])
         document = json.loads(files[STATE])
         return Checkpoint(path, document["about"], unpack(document["state"], tensors))
     except (SafetensorError, ValueError, KeyError, TypeError, RecursionError) as error:
-        raise DamagedCheckpointError(
-            f"{path} is not what its manifest says ({type(error).__name__}: {error})"
-        ) from error
+        raise DamagedCheckpointError(f"{path} is no checkpoint inside ({type(error).__name__}: {error})") from error
 
 
 def read_manifest(path: Path) -> dict[str, Any]:

@@ -14,8 +14,10 @@ WINDOW = 100
 class EpisodeStats:
     """Returns, lengths, successes and rooms."""
 
-    def __init__(self, success_return: float | None = None):
+    def __init__(self, success_return: float | None = None, cells: bool = False):
         self.success_return = success_return
+        self.cells = cells
+        """Places are cells of a grid, so rooms are not counted."""
         self.count = 0
         self.returns: deque[float] = deque(maxlen=WINDOW)
         self.lengths: deque[int] = deque(maxlen=WINDOW)
@@ -45,7 +47,7 @@ class EpisodeStats:
             "return_best": self.best_return,
             "length_mean": sum(self.lengths) / window if window else None,
             "success": None,
-            "rooms": len({room % 256 for room in self.rooms}),
+            "rooms": 0 if self.cells else len({room % 256 for room in self.rooms}),
             "places": len(self.rooms),
         }
         if self.success_return is not None and window:

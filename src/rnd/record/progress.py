@@ -36,8 +36,8 @@ def count(value: float) -> str:
 class Phase:
     """A phase of a run with its own bar: `with Phase(console, "random agent", total) as phase: phase.advance(n)`."""
 
-    def __init__(self, console: Console, title: str, total: int, start: int = 0):
-        self.console, self.title, self.total, self.done = console, title, total, start
+    def __init__(self, console: Console, title: str, total: int, start: int = 0, unit: str = "frames"):
+        self.console, self.title, self.total, self.done, self.unit = console, title, total, start, unit
         self._first = start
         self._bar = Progress(
             TextColumn("{task.description}"),
@@ -69,7 +69,8 @@ class Phase:
         """Show that `done` frames of the total are over."""
         self.done = done
         left = (self.total - done) / max(self.rate, 1e-9)
-        note = f"{count(done)} / {count(self.total)} frames  {count(self.rate)} frames/s  {duration(left)} left"
+        rate = f"  {count(self.rate)} {self.unit}/s" if self.unit == "frames" else ""
+        note = f"{count(done)} / {count(self.total)} {self.unit}{rate}  {duration(left)} left"
         self._bar.update(self._task, completed=done, note=note)
         self._details = details(row) if row else None
         if self.console.is_terminal:

@@ -1,0 +1,216 @@
+"""rnd bench envs: frames a second of our Atari backends beside ale-py's own AtariVectorEnv.
+
+All contenders live at the same time and are measured in turns, a fraction of a second each. They get the same game,
+number of environments, cores and kind of actions (uniformly random, drawn beforehand); no policy is evaluated. Ours
+step in their groups, as the trainer drives them. AtariVectorEnv gets the same preprocessing (4 frames a step, maximum
+of two, grey, 84x84, no stacking, no no-ops, no FIRE, no clipping, sticky 0.25, 18,000 frames an episode, reset in the
+same step) and steps all environments with one call. A frame is a raw frame: four an agent step.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import json
+import statistics
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from typing import Any, Literal
+
+import numpy as np
+from rich.console import Console
+
+from rnd.envs.cells import rom_of
+from rnd.envs.interface import VectorEnv
+from rnd.envs.native_envs import NativeEnvs, why_not
+from rnd.envs.registry import cores
+from rnd.envs.workers import WorkerEnvs
+from rnd.errors import UserError, nearest
+from rnd.presets import ATARI_GAMES, preset
+
+RIVAL = "AtariVectorEnv"
+
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+    """What is measured."""
+
+    games: tuple[str, ...] = ("montezuma",)
+    """Games by their short names, or all."""
+    num_envs: tuple[int, ...] = (16, 128)
+    """Numbers of environments."""
+    backend: Literal["auto", "native", "ale"] = "auto"
+    """Our backend: native, ale (worker processes), or all that can run here."""
+    workers: int | None = None
+    """Worker processes and threads of every contender; default: all cores."""
+    seconds: float = 8.0
+    """Measured seconds of every contender at every size."""
+    rounds: int = 8
+    """Turns that the contenders take."""
+    json: bool = False
+    """Print JSON instead of a table."""
+    exactness: bool = False
+    """Compare the native core with ale-py frame by frame instead of measuring speed."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Result:
+    """One contender at one size."""
+
+    game: str
+    num_envs: int
+    contender: str
+    backend: str
+    """What the start banner of a run says."""
+    frames_per_second: float
+    ratio: float
+    """To AtariVectorEnv: the median over the rounds of the two speeds of a round."""
+
+
+def run(options: Options, console: Console) -> int:
+    """The whole bench; the exit code."""
+    if options.exactness:
+        return exactness(options, console)
+    results = [
+        result
+        for game in chosen_games(options)
+        for num_envs in options.num_envs
+        for result in measure(options, game, num_envs)
+    ]
+    if options.json:
+        threads = options.workers or cores()
+        print(json.dumps({"threads": threads, "results": [dataclasses.asdict(r) for r in results]}, indent=2))
+    else:
+        console.print(describe(results), highlight=False, soft_wrap=True)
+    return 0
+
+
+def exactness(options: Options, console: Console) -> int:
+    try:
+        module: Any = importlib.import_module("rnd.envs.native.exactness")
+    except ImportError:
+        console.print("the native core is not built: there is nothing to compare with ale-py", highlight=False)
+        return 1
+    return int(module.run_exactness(chosen_games(options), console) or 0)
+
+
+def chosen_games(options: Options) -> list[str]:
+    if "all" in options.games:
+        return list(ATARI_GAMES)
+    for game in options.games:
+        if game not in ATARI_GAMES:
+            raise UserError(f"unknown game {game}; {nearest(game, ATARI_GAMES)}, or all")
+    return list(options.games)
+
+
+def measure(options: Options, game: str, num_envs: int) -> list[Result]:
+    """All contenders in turns."""
+    threads = options.workers or cores()
+    with ExitStack() as stack:
+        ours = our_envs(options, game, num_envs, threads)
+        players = {name: player(env) for name, env in ours.items()}
+        for env in ours.values():
+            stack.callback(env.close)
+            env.reset()
+        players[RIVAL] = rival(game, num_envs, threads)
+        speeds = take_turns(players, options)
+    backends = {name: env.spec.backend for name, env in ours.items()} | {RIVAL: f"ale-py, {threads} threads"}
+    return [
+        Result(
+            game,
+            num_envs,
+            name,
+            backends[name],
+            statistics.median(speed),
+            statistics.median(mine / theirs for mine, theirs in zip(speed, speeds[RIVAL], strict=True)),
+        )
+        for name, speed in speeds.items()
+    ]
+
+
+def our_envs(options: Options, game: str, num_envs: int, threads: int) -> dict[str, VectorEnv]:
+    config = preset(game)
+    config = dataclasses.replace(config, env=dataclasses.replace(config.env, num_envs=num_envs))
+    problem = why_not(config)
+    found: dict[str, VectorEnv] = {}
+    if options.backend != "ale" and problem is None:
+        found["native core"] = NativeEnvs(config, threads)
+    elif options.backend == "native":
+        raise UserError(f"the native core cannot run {game}: {problem}; nearest: --backend ale")
+    if options.backend != "native":
+        remark = "" if problem is None else f"; native core: {problem}"
+        found["ale-py workers"] = WorkerEnvs(config, min(threads, num_envs), remark=remark)
+    return found
+
+
+def player(env: VectorEnv) -> Callable[[float], float]:
+    """Plays for some seconds: each group is sent on as soon as its last step is taken, as in training."""
+    actions = np.random.default_rng(0).integers(0, env.spec.action.sizes[0], (1_000, env.num_envs))
+    groups = list(enumerate(env.groups))
+
+    def play(seconds: float) -> float:
+        steps, start = 1, time.perf_counter()
+        for g, rows in groups:
+            env.send(g, actions[0, rows])
+        while time.perf_counter() - start < seconds:
+            for g, rows in groups:
+                env.recv(g)
+                env.send(g, actions[steps % len(actions), rows])
+            steps += 1
+        for g, _ in groups:
+            env.recv(g)
+        return steps * env.num_envs * env.spec.frame_skip / (time.perf_counter() - start)
+
+    return play
+
+
+def rival(game: str, num_envs: int, threads: int) -> Callable[[float], float]:
+    from ale_py.vector_env import AtariVectorEnv
+    from gymnasium.vector import AutoresetMode
+
+    env = AtariVectorEnv(
+        rom_of(ATARI_GAMES[game]),
+        num_envs,
+        num_threads=threads,
+        max_num_frames_per_episode=18_000,
+        repeat_action_probability=0.25,
+        autoreset_mode=AutoresetMode.SAME_STEP,
+        stack_num=1,
+        noop_max=0,
+        reward_clipping=False,
+        use_fire_reset=False,
+    )
+    env.reset(seed=0)
+    actions = np.random.default_rng(0).integers(0, env.single_action_space.n, (1_000, num_envs))
+
+    def play(seconds: float) -> float:
+        steps, start = 0, time.perf_counter()
+        while time.perf_counter() - start < seconds or steps == 0:
+            env.step(actions[steps % len(actions)])
+            steps += 1
+        return steps * num_envs * 4 / (time.perf_counter() - start)
+
+    return play
+
+
+def take_turns(players: dict[str, Callable[[float], float]], options: Options) -> dict[str, list[float]]:
+    """Frames a second of every contender in every round."""
+    turn = options.seconds / options.rounds
+    speeds: dict[str, list[float]] = {name: [] for name in players}
+    for round_ in range(options.rounds + 1):
+        for name, play in players.items():
+            speed = play(turn)
+            if round_ > 0:  # the first is for warming up
+                speeds[name].append(speed)
+    return speeds
+
+
+def describe(results: list[Result]) -> str:
+    """One line a contender."""
+    return "\n".join(
+        f"{r.game}, {r.num_envs} environments: {r.contender} {r.frames_per_second:,.0f} frames/s"
+        + (f", {r.ratio:.3f} x {RIVAL}" if r.contender != RIVAL else "")
+        + f" ({r.backend})"
+        for r in results
+    )

@@ -1,0 +1,48 @@
+"""rnd report RUN... [--out FILE]: one page about runs, alone or side by side."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from rnd.cli import parse
+from rnd.errors import UserError
+
+DESCRIPTION = (
+    "Write one self-contained HTML page about runs: curves, maps, videos, config. Seeds of one config become one "
+    "curve; different configs are compared. RUN is a run folder, or a folder of run folders."
+)
+
+
+@dataclass(frozen=True)
+class Options:
+    """Flags of `rnd report`."""
+
+    out: str | None = None
+    """The page; default RUN/report.html, or report.html here for several runs."""
+
+
+def main(arguments: list[str]) -> None:
+    targets = []
+    while arguments and not arguments[0].startswith("-"):
+        targets.append(arguments.pop(0))
+    options = parse(Options, arguments, prog="rnd report RUN...", description=DESCRIPTION)
+    if not targets:
+        raise UserError("rnd report RUN...: name run folders, for example: rnd report runs/*")
+
+    from rich.console import Console
+
+    from rnd.report.page import write_page
+    from rnd.report.runs import expand, read_run
+
+    console = Console()
+    paths = expand([Path(target) for target in targets])
+    default = paths[0] / "report.html" if len(paths) == 1 else Path("report.html")
+    out = Path(options.out) if options.out else default
+    with console.status("reading") as status:
+        runs = [read_run(path) for path in paths]
+        write_page(runs, out, lambda stage: status.update(f"drawing {stage}"))
+    for run in runs:
+        for warning in run.warnings:
+            console.print(f"warning: {run.name}: {warning}", highlight=False, soft_wrap=True, markup=False)
+    console.print(f"{out.resolve()}", highlight=False, soft_wrap=True, markup=False)

@@ -1,0 +1,145 @@
+"""A vector environment of Gymnasium's kind, made by a factory of the user's, behind the trainer's interface.
+
+Its autoreset mode is read from `metadata["autoreset_mode"]`:
+
+- SAME_STEP is what we do ourselves: the observation after an end is the first of the next episode.
+- DISABLED: we reset the environments that ended, within the same step (`reset(options={"reset_mask": ...})`).
+- NEXT_STEP resets in the step after the end, which ignores the action. That step becomes the end that we report, with
+  reward 0: the last observation is then an ordinary one, from which nothing more can be got, and lengths and returns
+  stay those of the environment.
+
+Legend: N environments.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from rnd.envs.gym_cell import ActionTranslator, is_sparse
+from rnd.envs.interface import Buffers, VectorEnv
+from rnd.envs.observations import make_encoder
+from rnd.envs.spec import Arrays, EnvSpec
+from rnd.envs.splitmix import environment_seed
+from rnd.errors import UserError
+
+MODES = ("SAME_STEP", "NEXT_STEP", "DISABLED")
+
+
+class GymVectorEnvs(VectorEnv):
+    """A `gymnasium.vector.VectorEnv`, in this process.
+
+    Such an environment cannot be saved: on resuming, its episodes start anew, and those that were under way end as at a
+    time limit.
+    """
+
+    def __init__(self, vector: Any, env_id: str, num_envs: int, seed: int):
+        if vector.num_envs != num_envs:
+            raise UserError(
+                f"{env_id} made {vector.num_envs} environments, not {num_envs}; nearest: --env.num-envs "
+                f"{vector.num_envs}, or let the factory take num_envs as an argument"
+            )
+        self.vector, self.mode = vector, autoreset_mode(vector)
+        self.seed, self.loads = seed, 0
+        self.encode = make_encoder(vector.single_observation_space, env_id)
+        self.to_gym = ActionTranslator(vector.single_action_space, env_id)
+        spec = EnvSpec(
+            id=env_id,
+            observation=self.encode.spec,
+            action=self.to_gym.spec,
+            success_return=0.0 if is_sparse(vector, env_id) else None,
+            time_limits=True,
+            backend=f"gymnasium vector environment, {self.mode.lower().replace('_', '-')} reset",
+        )
+        super().__init__(spec, num_envs, Buffers(spec, num_envs))
+        self._ended = np.zeros(num_envs, bool)
+        """NEXT_STEP: the environments that the next step resets."""
+        self._ended_by_limit = np.zeros(num_envs, bool)
+        self._start_anew = False
+
+    def _reset(self) -> None:
+        self._ended[:] = self._ended_by_limit[:] = False
+        obs, _ = self.vector.reset(seed=environment_seed(self.seed, self.loads) >> 33)
+        self._write(obs, "obs")
+
+    def _send(self, group: slice) -> None:
+        if self._start_anew:
+            self._end_all()
+            return
+        out = self.buffers
+        obs, reward, terminated, truncated, info = self.vector.step(self.to_gym(out["action"]))
+        truncated = np.asarray(truncated) & ~np.asarray(terminated)
+        done = terminated | truncated
+        if self.mode == "NEXT_STEP":
+            self._end_one_step_later(obs, reward, terminated, truncated)
+            return
+        out["reward"][:], out["terminated"][:], out["truncated"][:] = reward, terminated, truncated
+        if self.mode == "DISABLED" and done.any():
+            self._write(obs, "final_obs", np.flatnonzero(done))
+            obs, _ = self.vector.reset(options={"reset_mask": done})
+        elif done.any():
+            final = info.get("final_obs", info.get("final_observation"))
+            for i in np.flatnonzero(done).tolist():
+                self.encode(_row(final, i), out["final_obs"][i])
+        self._write(obs, "obs")
+
+    def _recv(self, group: slice) -> None:
+        """`_send` has already done the step."""
+
+    def _end_one_step_later(self, obs: Any, reward: Any, terminated: np.ndarray, truncated: np.ndarray) -> None:
+        out, ended = self.buffers, self._ended.copy()
+        out["reward"][:] = np.where(ended, 0, reward)
+        out["truncated"][:] = ended & self._ended_by_limit
+        out["terminated"][:] = ended & ~self._ended_by_limit
+        out["final_obs"][ended] = out["obs"][ended]
+        self._write(obs, "obs")
+        self._lengths[ended] -= 1  # the step that only resets is none of the episode's
+        self._ended = (terminated | truncated) & ~ended
+        self._ended_by_limit = truncated & ~ended
+
+    def _end_all(self) -> None:
+        """The first step after a restore: end the episodes that were under way, as at a time limit."""
+        out = self.buffers
+        self._start_anew = False
+        out["final_obs"][:] = out["obs"]
+        out["reward"][:], out["terminated"][:], out["truncated"][:] = 0, False, True
+        self._reset()
+
+    def _save(self) -> Arrays:
+        return {"loads": np.array(self.loads)}
+
+    def _load(self, state: Arrays) -> None:
+        self.loads = int(state["loads"]) + 1  # other episodes than those of the first start
+        self._start_anew = True
+
+    def close(self) -> None:
+        self.vector.close()
+
+    def _write(self, obs: Any, name: str, rows: Iterable[int] | None = None) -> None:
+        from gymnasium.vector.utils import iterate
+
+        wanted = None if rows is None else set(rows)
+        for i, one in enumerate(iterate(self.vector.observation_space, obs)):
+            if wanted is None or i in wanted:
+                self.encode(one, self.buffers[name][i])
+
+
+def autoreset_mode(vector: Any) -> str:
+    """The name of Gymnasium's `AutoresetMode` that the environment declares; Gymnasium's default is NEXT_STEP."""
+    mode = vector.metadata.get("autoreset_mode", "NEXT_STEP")
+    name = str(getattr(mode, "name", mode)).upper()
+    name = {"SAMESTEP": "SAME_STEP", "NEXTSTEP": "NEXT_STEP"}.get(name, name)
+    if name not in MODES:
+        raise UserError(f"unknown autoreset mode {mode!r} of a vector environment; one of {', '.join(MODES)} is needed")
+    return name
+
+
+def _row(final: Any, i: int) -> Any:
+    """Observation `i` of a batch that may be an array of objects, or a dictionary or tuple of batches."""
+    if isinstance(final, dict):
+        return {name: _row(part, i) for name, part in final.items()}
+    if isinstance(final, tuple):
+        return tuple(_row(part, i) for part in final)
+    return final[i]

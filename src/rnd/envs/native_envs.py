@@ -1,0 +1,105 @@
+"""Atari through the native core: threads inside one call, no processes, the same bytes as ale-py.
+
+Legend: N environments.
+"""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from rnd.config import Config
+from rnd.envs.ale_cell import ROOM_BYTES, minimal_actions, place
+from rnd.envs.blobs import join, split
+from rnd.envs.cells import rom_of
+from rnd.envs.interface import Buffers, VectorEnv
+from rnd.envs.observations import SCREEN
+from rnd.envs.spec import ActionSpec, Arrays, EnvSpec, ObservationSpec
+from rnd.envs.splitmix import environment_seed
+from rnd.errors import UserError
+
+GROUPS = 2
+
+
+def why_not(config: Config) -> str | None:
+    """Why the native core cannot run this config, or None where it can."""
+    try:
+        native = importlib.import_module("rnd.envs.native")
+    except ImportError:
+        return "not built"
+    if not native.available():
+        return str(native.why_unavailable())
+    if rom_of(config.env.id) not in native.supported_games():
+        return "this game is not proven exact"
+    if config.bootstrap_truncated:
+        return "it does not tell final observations, which --bootstrap-truncated needs"
+    return None
+
+
+class NativeEnvs(VectorEnv):
+    """All environments in one native batch."""
+
+    def __init__(self, config: Config, threads: int, groups: int = GROUPS):
+        native: Any = importlib.import_module("rnd.envs.native")
+        from ale_py import roms
+
+        env, self.rom = config.env, rom_of(config.env.id)
+        self.batch = native.AtariBatch(
+            Path(roms.get_rom_path(self.rom)).read_bytes(),
+            self.rom,
+            np.array([environment_seed(config.seed, i) for i in range(env.num_envs)], np.uint64),
+            threads=threads,
+            frame_skip=env.frame_skip,
+            sticky=env.sticky,
+            max_episode_frames=env.max_episode_frames,
+        )
+        spec = EnvSpec(
+            id=env.id,
+            observation=ObservationSpec("image", (SCREEN, SCREEN)),
+            action=ActionSpec("discrete", (len(minimal_actions(self.rom)),)),
+            frame_skip=env.frame_skip,
+            has_rooms=self.rom in ROOM_BYTES,
+            backend=f"native core, {threads} thread{'s' if threads > 1 else ''}",
+        )
+        super().__init__(spec, env.num_envs, Buffers(spec, env.num_envs), groups)
+        self.ram = np.zeros((env.num_envs, 128), np.uint8)
+
+    def _reset(self) -> None:
+        self.batch.reset(self.buffers["obs"], self.ram, self.buffers["lives"])
+        self._tell_rooms(slice(0, self.num_envs))
+
+    def _send(self, group: slice) -> None:
+        out = self.buffers
+        self.batch.step_async(
+            out["action"],
+            out["obs"],
+            out["reward"],
+            out["terminated"],
+            out["truncated"],
+            self.ram,
+            out["lives"],
+            group.start,
+            group.stop - group.start,
+        )
+
+    def _recv(self, group: slice) -> None:
+        self.batch.wait(group.start)
+        self._tell_rooms(group)
+
+    def _tell_rooms(self, rows: slice) -> None:
+        if self.spec.has_rooms:
+            self.buffers["room"][rows] = place(self.rom, self.ram[rows])
+
+    def _save(self) -> Arrays:
+        blobs = join([self.batch.save(i) for i in range(self.num_envs)])
+        return {"native": np.frombuffer(blobs, np.uint8), "ram": self.ram.copy()}
+
+    def _load(self, state: Arrays) -> None:
+        if "native" not in state:
+            raise UserError("the environments were saved by ale-py; resume with --env.backend ale")
+        self.ram[...] = state["ram"]
+        for i, blob in enumerate(split(state["native"].tobytes())):
+            self.batch.load(i, blob)

@@ -1,0 +1,107 @@
+"""How much memory a run needs, and what to do when there is not enough. A refusal before the start beats a crash later.
+
+Legend: T steps, N environments, S stacked frames.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from rnd.config import Config
+from rnd.envs.spec import ObservationSpec
+from rnd.errors import RunError, UserError
+from rnd.networks import STACK
+
+PER_STEP = 64
+"""Bytes of one step of one environment beside observation and features: action, values, rewards, noise, advantages."""
+ACTIVATIONS_PER_FRAME = 300_000
+"""Bytes that the convolutions hold for one stack of frames while a minibatch is optimised; measured, rounded down."""
+ROOM_LEFT = 0.9
+"""Share of the memory that advice makes use of."""
+
+
+def guess_observation(config: Config) -> ObservationSpec:
+    """Before an environment is built: Atari's frames are known, of the others nothing but that there is something."""
+    return ObservationSpec("image", (84, 84)) if config.env.id.startswith("ALE/") else ObservationSpec("vector", (1,))
+
+
+def needed(config: Config, observation: ObservationSpec) -> int:
+    """Bytes of the rollout and of one minibatch: a lower bound, proportional to N and T where they are large."""
+    samples = config.rollout_steps * config.env.num_envs
+    size = math.prod(observation.shape) * int(np.dtype(observation.dtype).itemsize)
+    image = observation.kind == "image"
+    frames = (config.rollout_steps + (STACK if image else 1)) * config.env.num_envs * size
+    features = 0 if config.bonus == "none" else 4 * config.bonus_options.features
+    activations = ACTIVATIONS_PER_FRAME if image else 4 * (math.prod(observation.shape) + 4 * config.policy_width)
+    return frames + samples * (PER_STEP + features) + samples // config.minibatches * activations
+
+
+def available(device: torch.device) -> int | None:
+    """Free bytes on a device; None where it cannot be told."""
+    if device.type == "cuda":
+        return int(torch.cuda.mem_get_info(device)[0])
+    free = [value for value in (_meminfo(), _control_group()) if value is not None]
+    return min(free) if free else None
+
+
+def check(config: Config, observation: ObservationSpec, device: torch.device) -> None:
+    """Refuse a run that cannot fit, with one that can."""
+    need, free = needed(config, observation), available(device)
+    if free is not None and need > free:
+        raise UserError(
+            f"{config.env.num_envs} environments x {config.rollout_steps} steps need at least {_gb(need)} on {device}, "
+            f"where {_gb(free)} are free; {advice(config, free / need)}"
+        )
+
+
+def advice(config: Config, share: float) -> str:
+    """The nearest sizes that need `share` of the memory."""
+    m = config.minibatches
+    envs = int(config.env.num_envs * share * ROOM_LEFT) // m * m
+    if envs >= m:
+        return f"nearest: --env.num-envs {envs}"
+    return f"nearest: --env.num-envs {m} --rollout-steps {max(1, int(config.rollout_steps * share * ROOM_LEFT))}"
+
+
+@contextmanager
+def guarded(config: Config) -> Iterator[None]:
+    """Memory that runs out all the same ends the run with advice instead of a traceback."""
+    try:
+        yield
+    except (MemoryError, torch.OutOfMemoryError, RuntimeError) as error:
+        if type(error) is RuntimeError and "allocate memory" not in str(error):
+            raise
+        raise RunError(
+            f"memory ran out with {config.env.num_envs} environments x {config.rollout_steps} steps; "
+            f"{advice(config, 0.5)}, or a larger --minibatches"
+        ) from error
+
+
+def _meminfo() -> int | None:
+    path = Path("/proc/meminfo")
+    if not path.exists():
+        return None
+    for line in path.read_text().splitlines():
+        if line.startswith("MemAvailable:"):
+            return int(line.split()[1]) * 1024
+    return None
+
+
+def _control_group() -> int | None:
+    """What a container's limit leaves."""
+    root = Path("/sys/fs/cgroup")
+    try:
+        limit, used = ((root / name).read_text().strip() for name in ("memory.max", "memory.current"))
+        return None if limit == "max" else max(0, int(limit) - int(used))
+    except (OSError, ValueError):
+        return None
+
+
+def _gb(size: int) -> str:
+    return f"{size / 1e9:,.1f} GB"

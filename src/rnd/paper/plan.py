@@ -1,0 +1,122 @@
+"""From a recipe to cells: which runs a figure needs, where they lie and what is left to do.
+
+A cell is one arm with one seed. Its folder is named by what the run is, so that figures share runs: the RND arm of
+figure 8 is an arm of figures 5, 6 and 9, and is trained once.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from pathlib import Path
+
+from rnd.config import Config
+from rnd.errors import UserError, nearest
+from rnd.paper.recipes import Arm, Recipe
+from rnd.record.progress import count
+from rnd.report.runs import Run, digest, game_of, read_run
+
+FEWEST_SEEDS = 2
+"""With one there is no standard error."""
+
+
+class State(StrEnum):
+    """How far a cell is."""
+
+    MISSING = "to run"
+    PARTIAL = "to resume"
+    FINISHED = "finished"
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One run of a figure."""
+
+    arm: Arm
+    seed: int
+    config: Config
+    """Complete: `out` and `name` give the folder."""
+
+    @property
+    def path(self) -> Path:
+        return Path(self.config.out) / self.config.run_name
+
+    def on(self, device: str) -> Cell:
+        """The same run on a chosen device."""
+        return replace(self, config=replace(self.config, device=device))
+
+    def run(self) -> Run | None:
+        """What lies in the folder; None before it exists."""
+        return read_run(self.path) if self.path.is_dir() else None
+
+    def state(self) -> State:
+        run = self.run()
+        if run is None:
+            return State.MISSING
+        return State.FINISHED if run.finished else State.PARTIAL
+
+
+@dataclass(frozen=True)
+class Scale:
+    """How a recipe shrinks: frames by `factor`, environments and seeds by its fourth root.
+
+    Environments stay a multiple of 4 (the minibatches) and at least 4; seeds at least 2. The predictor keeps the share
+    of samples of the unscaled run. Episodes, networks, rollouts and all other values stay as they are.
+    """
+
+    factor: float = 1.0
+
+    def __post_init__(self) -> None:
+        if not 0 < self.factor <= 1:
+            raise UserError(f"--scale must be above 0 and at most 1, not {self.factor:g}; try --scale 0.0001")
+
+    @property
+    def root(self) -> float:
+        return float(self.factor**0.25)
+
+    def seeds(self, seeds: int) -> int:
+        return seeds if self.factor == 1 else min(seeds, max(FEWEST_SEEDS, round(seeds * self.root)))
+
+    def config(self, config: Config) -> Config:
+        if self.factor == 1:
+            return config
+        group = config.minibatches
+        envs = max(group, group * round(config.env.num_envs * self.root / group))
+        small = replace(
+            config,
+            env=replace(config.env, num_envs=envs),
+            bonus_options=replace(config.bonus_options, keep=config.keep),
+        )
+        rollouts = max(1, math.ceil(config.frames * self.factor / small.frames_per_rollout))
+        return replace(small, frames=rollouts * small.frames_per_rollout)
+
+    def describe(self, recipe: Recipe) -> str | None:
+        """What the picture must admit; None for the paper's own size."""
+        if self.factor == 1:
+            return None
+        small = [self.config(arm.config) for arm in recipe.arms]
+        frames = sorted({c.frames for c in small})
+        envs = sorted({c.env.num_envs for c in small})
+        return (
+            f"{' / '.join(map(count, frames))} frames a run (×{self.factor:g}), "
+            f"{' / '.join(map(str, envs))} environments, {self.seeds(recipe.seeds)} of {recipe.seeds} seeds"
+        )
+
+
+def cells(recipe: Recipe, scale: Scale, out: Path, *, only: str | None = None, seed: int | None = None) -> list[Cell]:
+    """The cells of a figure, seed by seed, so that a half-done figure has something of every arm."""
+    names = [arm.name for arm in recipe.arms]
+    if only is not None and only not in names:
+        raise UserError(f"{recipe.name} has no arm {only!r}; {nearest(only, names, count=len(names))}")
+    seeds = range(1, scale.seeds(recipe.seeds) + 1)
+    if seed is not None and seed < 1:
+        raise UserError(f"--seed must be 1 or more, not {seed}")
+    arms = [arm for arm in recipe.arms if only in (None, arm.name)]
+    return [_cell(arm, s, scale, out) for s in (seeds if seed is None else (seed,)) for arm in arms]
+
+
+def _cell(arm: Arm, seed: int, scale: Scale, out: Path) -> Cell:
+    config = replace(scale.config(arm.config), seed=seed)
+    name = f"{game_of(config).lower()}-{config.bonus}-{config.policy}-{digest(config)}-s{seed}"
+    return Cell(arm, seed, replace(config, out=str(out / "runs"), name=name))

@@ -1,0 +1,201 @@
+"""The experiments of Burda et al. (2018): a function a figure, returning all its arms as configs.
+
+Figure 2 and the noisy television are programs of their own. Scores of the paper stand here as marks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from rnd.config import Config
+from rnd.presets import ATARI_GAMES, atari
+
+ROLLOUTS = 30_000
+"""Rollouts of every run: 0.5, 2 and 16 billion frames at 32, 128 and 1,024 environments."""
+
+SIX_GAMES = {
+    "gravitar": "Gravitar",
+    "montezuma": "Montezuma's Revenge",
+    "pitfall": "Pitfall!",
+    "private-eye": "Private Eye",
+    "solaris": "Solaris",
+    "venture": "Venture",
+}
+
+TABLE1: dict[str, dict[str, float]] = {
+    "RND": dict(zip(SIX_GAMES, (3_906, 8_152, -3, 8_666, 3_282, 1_859), strict=True)),
+    "PPO": dict(zip(SIX_GAMES, (3_426, 2_497, 0, 105, 3_387, 0), strict=True)),
+    "Dynamics": dict(zip(SIX_GAMES, (3_371, 400, 0, 33, 3_246, 1_712), strict=True)),
+    "SOTA": dict(zip(SIX_GAMES, (2_209, 3_700, 0, 15_806, 12_380, 1_813), strict=True)),
+    "Avg. Human": dict(zip(SIX_GAMES, (3_351, 4_753, 6_464, 69_571, 12_327, 1_188), strict=True)),
+}
+"""Table 1 of the paper: final mean returns; "SOTA" is the best of earlier work then."""
+
+METHODS = {"RND": "rnd", "Dynamics": "dynamics", "PPO": "none"}
+"""The three methods of table 1 and the names of their bonuses."""
+
+
+@dataclass(frozen=True)
+class PaperMark:
+    """A number from the paper, drawn in one kind of panel."""
+
+    measure: str
+    value: float
+    label: str
+    arm: str | None = None
+
+
+@dataclass(frozen=True)
+class Arm:
+    """One curve: what varies in an experiment."""
+
+    name: str
+    label: str
+    config: Config
+    panel: str = ""
+    """The panel, where a figure has one a game or a policy."""
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """One figure or table."""
+
+    name: str
+    title: str
+    arms: tuple[Arm, ...]
+    seeds: int
+    measures: tuple[str, ...] = ("return_mean",)
+    x: str = "frames"
+    marks: dict[str, tuple[PaperMark, ...]] | None = None
+    """By panel."""
+
+    @property
+    def panels(self) -> list[str]:
+        return list(dict.fromkeys(arm.panel for arm in self.arms))
+
+
+def run_of(game: str = "montezuma", *, envs: int = 128, **changes: Any) -> Config:
+    """The paper's run on a game, with what an arm changes. Every arm makes 30,000 rollouts."""
+    config = atari(ATARI_GAMES[game])
+    config = replace(config, env=replace(config.env, num_envs=envs), **changes)
+    return replace(config, frames=ROLLOUTS * config.frames_per_rollout)
+
+
+def figure1() -> Recipe:
+    """One episode of a trained agent: bonus over time, with the frames at its spikes."""
+    arm = Arm("rnd", "RND", run_of())
+    return Recipe("figure1", "Figure 1: the bonus over one episode", (arm,), seeds=1)
+
+
+def figure3() -> Recipe:
+    """Section 3.1: no extrinsic reward."""
+    arms = (
+        Arm("nonepisodic-0.999", "non-episodic, γ_I = 0.999", run_of(ext_coef=0.0, gamma_int=0.999)),
+        Arm("nonepisodic-0.99", "non-episodic, γ_I = 0.99", run_of(ext_coef=0.0, gamma_int=0.99)),
+        Arm("episodic-0.99", "episodic, γ_I = 0.99", run_of(ext_coef=0.0, gamma_int=0.99, episodic_int=True)),
+    )
+    marks = (
+        PaperMark("return_mean", 6_700, "paper: best return 6,700", "non-episodic, γ_I = 0.999"),
+        PaperMark("rooms", 21, "paper: best run 21 rooms", "non-episodic, γ_I = 0.999"),
+    )
+    title = "Figure 3: pure exploration of Montezuma's Revenge"
+    return Recipe("figure3", title, arms, seeds=5, measures=("return_mean", "rooms"), marks={"": marks})
+
+
+def figure4() -> Recipe:
+    """Section 3.2: combining episodic and non-episodic returns, one or two value heads."""
+    arms = []
+    for policy, panel in (("gru", "RNN policies"), ("cnn", "CNN policies")):
+        both: dict[str, Any] = {"policy": policy, "gamma_ext": 0.99, "gamma_int": 0.99}
+        arms += [
+            Arm(f"{policy}-nonepisodic-two", "non-episodic intrinsic, two heads", run_of(**both), panel),
+            Arm(f"{policy}-episodic-two", "episodic intrinsic, two heads", run_of(**both, episodic_int=True), panel),
+            Arm(
+                f"{policy}-episodic-one",
+                "episodic intrinsic, one head",
+                run_of(**both, episodic_int=True, value_heads=1),
+                panel,
+            ),
+        ]
+    title = "Figure 4: combining intrinsic and extrinsic returns"
+    return Recipe("figure4", title, tuple(arms), seeds=5, measures=("return_mean", "rooms"))
+
+
+def figure5() -> Recipe:
+    """Section 3.3: discount factors, CNN."""
+    pairs = ((0.99, 0.99), (0.99, 0.999), (0.999, 0.999))
+    arms = tuple(
+        Arm(f"int-{i:g}-ext-{e:g}", f"γ_I = {i:g}, γ_E = {e:g}", run_of(gamma_int=i, gamma_ext=e)) for i, e in pairs
+    )
+    return Recipe("figure5", "Figure 5: discount factors", arms, seeds=10)
+
+
+def figure6() -> Recipe:
+    """Section 3.4: more environments, the predictor's batch held constant; against updates."""
+    arms = tuple(
+        Arm(f"{policy}-{n}", f"{n:,} environments", run_of(policy=policy, envs=n), panel)
+        for policy, panel in (("cnn", "CNN policy"), ("gru", "RNN policy"))
+        for n in (32, 128, 1024)
+    )
+    marks = (
+        PaperMark("return_mean", 7_570, "paper: 7,570 after 1.6 G frames", "32 environments"),
+        PaperMark("return_mean", 10_070, "paper: 10,070 at the end", "1,024 environments"),
+        PaperMark("return_mean", 14_415, "paper: best run 14,415", "1,024 environments"),
+    )
+    title = "Figure 6: scaling up training"
+    return Recipe("figure6", title, arms, seeds=5, x="updates", marks={"RNN policy": marks})
+
+
+def figure7() -> Recipe:
+    """Section 3.6: six games, three methods, RNN."""
+    title = "Figure 7: six hard exploration games, RNN policies"
+    return Recipe("figure7", title, six_games("gru"), seeds=3, marks=table1_marks())
+
+
+def figure8() -> Recipe:
+    """Appendix: the reconstruction error of an autoencoder as the bonus."""
+    arms = (Arm("rnd", "RND", run_of()), Arm("autoencoder", "autoencoder", run_of(bonus="autoencoder")))
+    return Recipe("figure8", "Figure 8: RND and an autoencoder's error", arms, seeds=5)
+
+
+def figure9() -> Recipe:
+    """Appendix: as figure 7 with CNN policies."""
+    return Recipe("figure9", "Figure 9: six hard exploration games, CNN policies", six_games("cnn"), seeds=5)
+
+
+def table1() -> Recipe:
+    """Final mean returns of the runs of figure 7, beside the paper's."""
+    return Recipe("table1", "Table 1: final mean returns", six_games("gru"), seeds=3, marks=table1_marks())
+
+
+def six_games(policy: str) -> tuple[Arm, ...]:
+    return tuple(
+        Arm(f"{game}-{bonus}", method, run_of(game, policy=policy, bonus=bonus), title)
+        for game, title in SIX_GAMES.items()
+        for method, bonus in METHODS.items()
+    )
+
+
+def table1_marks() -> dict[str, tuple[PaperMark, ...]]:
+    return {
+        title: tuple(
+            PaperMark("return_mean", TABLE1[method][game], f"paper: {method} {TABLE1[method][game]:,}", method)
+            for method in METHODS
+        )
+        for game, title in SIX_GAMES.items()
+    }
+
+
+RECIPES: dict[str, Callable[[], Recipe]] = {
+    "figure1": figure1,
+    "figure3": figure3,
+    "figure4": figure4,
+    "figure5": figure5,
+    "figure6": figure6,
+    "figure7": figure7,
+    "figure8": figure8,
+    "figure9": figure9,
+    "table1": table1,
+}

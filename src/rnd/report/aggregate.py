@@ -1,0 +1,91 @@
+"""Many seeds into one curve.
+
+Legend: R runs, X points on the horizontal axis.
+
+Runs may have different lengths, and a measure may have no value before the first episode has ended: every point uses
+the runs that have a value there, and says how many they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+RESAMPLES = 2_000
+INTERVAL = 0.95
+
+
+@dataclass(frozen=True)
+class Curve:
+    """A statistic over runs with an interval around it."""
+
+    x: np.ndarray
+    mean: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+    runs: np.ndarray
+    """Runs that have a value at each point."""
+
+
+def align(series: Sequence[tuple[np.ndarray, np.ndarray]]) -> tuple[np.ndarray, np.ndarray]:
+    """(x, y) of every run on the union of their x: [X] and [R, X], NaN where a run says nothing."""
+    x = np.unique(np.concatenate([s[0] for s in series])) if series else np.empty(0)
+    y_RX = np.full((len(series), len(x)), np.nan)
+    for row, (own_x, own_y) in zip(y_RX, series, strict=True):
+        row[np.searchsorted(x, own_x)] = own_y
+    return x, y_RX
+
+
+def mean_and_error(x: np.ndarray, y_RX: np.ndarray) -> Curve:
+    """Mean over runs, plus and minus the standard error (the paper's shading); no error for a single run."""
+    runs = np.isfinite(y_RX).sum(axis=0)
+    keep = runs > 0
+    y_RX, runs = y_RX[:, keep], runs[keep]
+    mean = np.nanmean(y_RX, axis=0) if len(runs) else np.empty(0)
+    squares = np.nansum((y_RX - mean) ** 2, axis=0)
+    error = np.sqrt(squares / np.maximum(runs - 1, 1) / np.maximum(runs, 1))
+    return Curve(x[keep], mean, mean - error, mean + error, runs)
+
+
+def interquartile(x: np.ndarray, y_RX: np.ndarray, seed: int = 0) -> Curve:
+    """Interquartile mean over runs with a 95% percentile bootstrap interval."""
+    runs = np.isfinite(y_RX).sum(axis=0)
+    keep = runs > 0
+    y_RX, runs = y_RX[:, keep], runs[keep]
+    draws = np.random.default_rng(seed).random((len(y_RX), RESAMPLES))
+    tails = [(1 - INTERVAL) / 2, (1 + INTERVAL) / 2]
+    low, high = np.empty(len(runs)), np.empty(len(runs))
+    for column, count in enumerate(runs.tolist()):
+        known = y_RX[np.isfinite(y_RX[:, column]), column]
+        resampled = trimmed_mean(known[(draws[:count] * count).astype(int)])
+        low[column], high[column] = np.quantile(resampled, tails)
+    return Curve(x[keep], trimmed_mean(y_RX), low, high, runs)
+
+
+def trimmed_mean(y_RX: np.ndarray) -> np.ndarray:
+    """Mean of the middle half of each column: a quarter of the known values is cut at either end, rounded down."""
+    ordered = np.sort(y_RX, axis=0)  # NaN last
+    known = np.isfinite(ordered).sum(axis=0)
+    cut = known // 4
+    rank = np.arange(len(ordered))[:, None]
+    inside = (rank >= cut) & (rank < known - cut)
+    total = np.where(inside, ordered, 0.0).sum(axis=0)
+    with np.errstate(invalid="ignore"):
+        return np.asarray(total / inside.sum(axis=0))
+
+
+def thin(curve: Curve, points: int) -> Curve:
+    """At most about `points` points: means of equal blocks, for a page that must stay small."""
+    size = -(-len(curve.x) // points) if points else 1
+    if size <= 1:
+        return curve
+    starts = np.arange(0, len(curve.x), size)
+    counts = np.diff([*starts, len(curve.x)])
+
+    def blocks(values: np.ndarray) -> np.ndarray:
+        return np.asarray(np.add.reduceat(values, starts) / counts)
+
+    runs = np.minimum.reduceat(curve.runs, starts)
+    return Curve(blocks(curve.x), blocks(curve.mean), blocks(curve.low), blocks(curve.high), runs)

@@ -1,0 +1,218 @@
+"""Curves as in the paper: a statistic over seeds with its interval shaded, the paper's own numbers as marks.
+
+Every picture is written three times: PNG to look at, SVG to print, CSV with the numbers that were drawn.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import textwrap
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from rnd.record.folder import write_atomically
+from rnd.record.progress import count
+from rnd.report.aggregate import Curve, align, interquartile, mean_and_error
+from rnd.report.runs import Run
+
+COLOURS = ("#0b6e99", "#d1495b", "#2e8b57", "#e09f3e", "#6a4c93", "#7d5a50", "#3d405b", "#c06c84")
+"""Told apart also by most colour-blind readers; in this order."""
+INTERQUARTILE_POINTS = 400
+"""Points for which intervals are bootstrapped: every so many rows, the last one included."""
+FAR = 3.0
+"""A mark this many times above all curves is written at the edge, so that it does not flatten them."""
+
+
+@dataclass(frozen=True)
+class Line:
+    """The runs of one arm, and how many seeds there should be."""
+
+    label: str
+    runs: tuple[Run, ...]
+    seeds: int
+
+
+@dataclass(frozen=True)
+class Mark:
+    """A number that the paper states."""
+
+    value: float
+    label: str
+    line: str | None = None
+    """The arm it belongs to, for its colour."""
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One pair of axes."""
+
+    title: str
+    measure: str
+    axis: str
+    lines: tuple[Line, ...]
+    marks: tuple[Mark, ...] = ()
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A figure: panels side by side."""
+
+    name: str
+    title: str
+    panels: tuple[Panel, ...]
+    x: str = "frames"
+    columns: int = 2
+    scaled: str | None = None
+    """What makes this less than the paper's experiment; printed across the picture."""
+    notes: tuple[str, ...] = field(default=())
+
+
+def curve_of(line: Line, measure: str, x: str, iqm: bool) -> Curve:
+    """The curve of an arm."""
+    series = [(run.metrics[x], run.metrics[measure]) for run in line.runs if measure in run.metrics]
+    points, y_RX = align(series)
+    if not iqm:
+        return mean_and_error(points, y_RX)
+    step = -(-len(points) // INTERQUARTILE_POINTS) or 1
+    chosen = np.arange(len(points) - 1, -1, -step)[::-1]
+    return interquartile(points[chosen], y_RX[:, chosen])
+
+
+def remarks(line: Line, x: str) -> list[str]:
+    """What is missing from an arm, for the reader of the picture."""
+    ends = [float(run.metrics[x][-1]) for run in line.runs if run.iterations]
+    found = []
+    if len(ends) < line.seeds:
+        found.append(f"{line.label}: {len(ends)} of {line.seeds} seeds")
+    if ends and max(ends) > min(ends):
+        found.append(f"{line.label}: seeds end between {count(min(ends))} and {count(max(ends))} {x}")
+    return found
+
+
+def draw(picture: Picture, folder: Path, *, iqm: bool = False) -> list[Path]:
+    """Write the picture as PNG, SVG and CSV; returns the paths."""
+    curves = [[curve_of(line, panel.measure, picture.x, iqm) for line in panel.lines] for panel in picture.panels]
+    figure = _figure(picture, curves, iqm)
+    return save(figure, folder / picture.name, _csv(picture, curves))
+
+
+def save(figure: Any, stem: Path, table: str) -> list[Path]:
+    """A matplotlib figure and its numbers, under one name."""
+    stem.parent.mkdir(parents=True, exist_ok=True)
+    paths = [stem.with_name(stem.name + ending) for ending in (".png", ".svg", ".csv")]
+    figure.savefig(paths[0], dpi=130)
+    figure.savefig(paths[1], metadata={"Date": None})
+    write_atomically(paths[2], table)
+    return paths
+
+
+def new_figure(width: float, height: float) -> Any:
+    """A figure that needs no display and no global state."""
+    import matplotlib
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    matplotlib.rcParams["svg.hashsalt"] = "rnd"  # the same picture gives the same file
+    figure = Figure(figsize=(width, height), layout="constrained")
+    FigureCanvasAgg(figure)
+    return figure
+
+
+def _figure(picture: Picture, curves: list[list[Curve]], iqm: bool) -> Any:
+    columns = min(picture.columns, len(picture.panels))
+    rows = -(-len(picture.panels) // columns)
+    figure = new_figure(4.8 * columns, 3.5 * rows + 1.0)
+    axes = figure.subplots(rows, columns, squeeze=False).reshape(-1)
+    for ax, panel, lines in zip(axes, picture.panels, curves, strict=False):
+        _panel(ax, panel, lines, picture.x)
+    for ax in axes[len(picture.panels) :]:
+        ax.set_visible(False)
+    figure.suptitle(picture.title, fontsize=12, fontweight="bold")
+    figure.supxlabel("\n".join(_footer(picture, iqm)), fontsize=7.5, color="#555555")
+    if picture.scaled:
+        figure.text(
+            0.5, 0.52, "SCALED", fontsize=64, color="#000000", alpha=0.07, ha="center", va="center", rotation=20
+        )
+    return figure
+
+
+def _footer(picture: Picture, iqm: bool) -> list[str]:
+    statistic = "interquartile mean over seeds, 95% bootstrap interval" if iqm else "mean over seeds, standard error"
+    notes = [f"scaled: {picture.scaled}; not the paper's experiment"] if picture.scaled else []
+    lines = {line.label: line for panel in picture.panels for line in panel.lines}
+    missing = [remark for panel in picture.panels for line in panel.lines for remark in remarks(line, picture.x)]
+    if missing and len(lines) < len({(p.title, line.label) for p in picture.panels for line in p.lines}):
+        missing = [
+            f"{panel.title}, {remark}"
+            for panel in picture.panels
+            for line in panel.lines
+            for remark in remarks(line, picture.x)
+        ]
+    notes += [*picture.notes, *dict.fromkeys(missing)]
+    text = statistic + ("; " + "; ".join(notes) if notes else "")
+    return textwrap.wrap(text, 70 * min(picture.columns, len(picture.panels)))
+
+
+def _panel(ax: Any, panel: Panel, curves: list[Curve], x: str) -> None:
+    colours = {line.label: COLOURS[i % len(COLOURS)] for i, line in enumerate(panel.lines)}
+    for line, curve in zip(panel.lines, curves, strict=True):
+        colour = colours[line.label]
+        ax.plot(curve.x, curve.mean, color=colour, lw=1.6, label=line.label)
+        ax.fill_between(curve.x, curve.low, curve.high, color=colour, alpha=0.2, lw=0)
+    _marks(ax, panel, curves, colours)
+    ax.set_title(panel.title, fontsize=10)
+    ax.set_xlabel({"frames": "frames", "updates": "parameter updates"}[x])
+    ax.set_ylabel(panel.axis)
+    ax.xaxis.set_major_formatter(lambda value, _: count(value) if value else "0")
+    ax.yaxis.set_major_formatter(lambda value, _: f"{value:,.4g}" if abs(value) < 1e4 else f"{value:,.0f}")
+    ax.spines[["top", "right"]].set_visible(False)
+    ax.grid(alpha=0.25, lw=0.6)
+    ax.tick_params(labelsize=8)
+    if any(len(curve.x) for curve in curves):
+        ax.legend(fontsize=7.5, frameon=False, loc="best")
+    else:
+        ax.text(0.5, 0.5, "no data yet", transform=ax.transAxes, ha="center", color="#888888")
+
+
+def _marks(ax: Any, panel: Panel, curves: list[Curve], colours: dict[str, str]) -> None:
+    """Dashed lines where they fit, text at the upper edge where they lie far above everything measured."""
+    tops = [float(curve.high.max()) for curve in curves if len(curve.high)]
+    top = max(tops, default=0.0)
+    edge = 0
+    for mark in panel.marks:
+        colour = colours.get(mark.line or "", "#444444")
+        if mark.value > FAR * max(top, 1e-9):
+            text = f"↑ {mark.label} (above this axis)"
+            ax.text(
+                0.98, 0.97 - 0.07 * edge, text, transform=ax.transAxes, ha="right", va="top", color=colour, fontsize=7
+            )
+            edge += 1
+        else:
+            ax.axhline(mark.value, color=colour, lw=0.9, ls="--", alpha=0.8)
+            place = (0.99, mark.value)
+            ax.text(
+                *place,
+                mark.label,
+                transform=ax.get_yaxis_transform(),
+                ha="right",
+                va="bottom",
+                color=colour,
+                fontsize=7,
+            )
+
+
+def _csv(picture: Picture, curves: list[list[Curve]]) -> str:
+    """The drawn numbers, one row a point."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(["panel", "measure", "line", picture.x, "mean", "low", "high", "runs"])
+    for panel, lines in zip(picture.panels, curves, strict=True):
+        for line, curve in zip(panel.lines, lines, strict=True):
+            columns = (curve.x, curve.mean, curve.low, curve.high, curve.runs)
+            for row in zip(*(column.tolist() for column in columns), strict=True):
+                writer.writerow([panel.title, panel.measure, line.label, *map(repr, row)])
+    return text.getvalue()

@@ -1,0 +1,253 @@
+"""One self-contained page about runs: opens from disk, asks no network, and says what it could not read."""
+
+from __future__ import annotations
+
+import base64
+import html
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+import numpy as np
+
+from rnd import __version__
+from rnd.record.progress import count, duration
+from rnd.report.aggregate import align, mean_and_error, thin
+from rnd.report.chart import Series, line_chart, number
+from rnd.report.maps import map_of
+from rnd.report.reproduce import command_of, config_table, origin
+from rnd.report.runs import Group, Run, game_of, grouped
+
+HERE = Path(__file__).parent
+POINTS = 400
+"""Points of a line on the page; more rows are averaged in blocks."""
+LARGEST_VIDEO = 40 * 2**20
+COLOURS = 8
+POLICY = "default-src 'none'; img-src data:; media-src data:; style-src 'unsafe-inline'; script-src 'unsafe-inline'"
+"""The browser itself holds the page to its word: nothing is loaded from anywhere."""
+
+RESULTS = (
+    ("return_mean", "Return", "mean of the last 100 episodes"),
+    ("return_best", "Best return", "of any episode so far"),
+    ("success", "Success", "share of the last 100 episodes"),
+    ("rooms", "Rooms found", ""),
+    ("places", "Places found", "(level, room) pairs, or cells of a grid"),
+    ("return_int", "Intrinsic return", "discounted sum, scaled"),
+    ("bonus_raw", "Bonus", "mean of a rollout, before scaling"),
+    ("length_mean", "Episode length", "steps, mean of the last 100"),
+)
+LEARNING = (
+    ("policy_loss", "Policy loss", ""),
+    ("value_ext_loss", "Value loss, extrinsic", ""),
+    ("value_int_loss", "Value loss, intrinsic", ""),
+    ("bonus_loss", "Predictor loss", ""),
+    ("entropy", "Entropy", "of the policy"),
+    ("approx_kl", "KL divergence", "old policy to new, estimated"),
+    ("clip_share", "Clipped share", "of probability ratios"),
+    ("frames_per_second", "Frames a second", "a rollout and its update"),
+)
+
+Progress = Callable[[str], None]
+
+
+def write_page(runs: Sequence[Run], path: Path, progress: Progress = lambda _: None) -> None:
+    """The page of one run, or of several side by side."""
+    groups = grouped(list(runs))
+    progress("curves")
+    sections = [
+        head(runs, groups),
+        warnings(runs),
+        summary(groups),
+        charts("Results", RESULTS, groups),
+    ]
+    progress("maps")
+    sections.append(maps(groups))
+    progress("videos")
+    sections.append(videos(runs))
+    progress("losses")
+    sections += [charts("Learning", LEARNING, groups), config_table(groups), reproduce(groups)]
+    title = html.escape(title_of(runs, groups))
+    text = (
+        f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{title}</title>'
+        f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f"<style>{(HERE / 'page.css').read_text()}</style></head><body><main>{''.join(sections)}"
+        f"<footer>written by rnd {__version__} on {datetime.now(UTC):%Y-%m-%d %H:%M} UTC</footer></main>"
+        f"<script>{(HERE / 'page.js').read_text()}</script></body></html>\n"
+    )
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(f".{path.name}.part")
+    partial.write_text(text, encoding="utf-8")
+    partial.replace(path)
+
+
+def title_of(runs: Sequence[Run], groups: Sequence[Group]) -> str:
+    if len(runs) == 1:
+        return runs[0].name
+    games = {game_of(run.config) for run in runs if run.config}
+    return f"{', '.join(sorted(games)) or 'runs'}: {len(runs)} runs" + (
+        f" of {len(groups)} experiments" if len(groups) > 1 else ""
+    )
+
+
+def head(runs: Sequence[Run], groups: Sequence[Group]) -> str:
+    done = sum(run.finished for run in runs)
+    state = "finished" if done == len(runs) else f"{done} of {len(runs)} runs finished"
+    config = runs[0].config if runs else None
+    words = f"{html.escape(config.env.id)} · {html.escape(config.bonus)} · {config.policy}" if config else "unknown run"
+    if len(groups) > 1:
+        words = ", ".join(sorted({html.escape(run.config.env.id) for run in runs if run.config})) or words
+    title = html.escape(title_of(runs, groups))
+    return f'<header><p>{words} <span class="state">{state}</span></p><h1>{title}</h1></header>'
+
+
+def warnings(runs: Sequence[Run]) -> str:
+    found = [(run, text) for run in runs for text in run.warnings]
+    if not found:
+        return ""
+    items = "".join(f"<li>{html.escape((run.name + ': ' if len(runs) > 1 else '') + text)}</li>" for run, text in found)
+    return (
+        f'<div class="warnings" role="alert"><strong>Not all of this can be believed yet</strong><ul>{items}</ul></div>'
+    )
+
+
+def summary(groups: Sequence[Group]) -> str:
+    cards = []
+    for i, group in enumerate(groups):
+        tiles = "".join(f"<div><dt>{name}</dt><dd>{html.escape(value)}</dd></div>" for name, value in facts(group))
+        cards.append(
+            f'<article class="card"><h3>{key(i)}{html.escape(group.label)}</h3><dl class="tiles">{tiles}</dl></article>'
+        )
+    return f'<section id="summary"><h2>Summary</h2><div class="cards">{"".join(cards)}</div></section>'
+
+
+def facts(group: Group) -> list[tuple[str, str]]:
+    """The numbers at the end: means over the seeds, with the best single value where that is what counts."""
+
+    def values(name: str) -> np.ndarray:
+        found = np.array([run.last(name) for run in group.runs])
+        return np.asarray(found[np.isfinite(found)])
+
+    found = [("runs", str(len(group.runs)))] if len(group.runs) > 1 else []
+    if len(values("frames")):
+        found.append(("frames", count(float(values("frames").max()))))
+    for name, title in (("return_mean", "return, last 100"), ("success", "success, last 100")):
+        if len(values(name)):
+            mean = float(values(name).mean())
+            found.append((title, f"{mean:.0%}" if name == "success" else f"{mean:,.2f}"))
+    for name, title in (
+        ("return_best", "best return"),
+        ("rooms", "rooms"),
+        ("places", "places"),
+        ("episodes", "episodes"),
+    ):
+        if len(values(name)) and values(name).max() != 0:
+            found.append((title, number(float(values(name).max()))))
+    speeds = [run.timing["frames_per_second"] for run in group.runs if len(run.timing.get("frames_per_second", ()))]
+    if speeds:
+        found.append(("frames/s", count(float(np.median(np.concatenate(speeds))))))
+        seconds = [float(np.nansum(run.timing["seconds"])) for run in group.runs if "seconds" in run.timing]
+        found.append(("training time", duration(max(seconds))))
+    return found
+
+
+def key(i: int) -> str:
+    return f'<span class="key s{i % COLOURS}"></span>'
+
+
+def legend(groups: Sequence[Group]) -> str:
+    if len(groups) < 2:
+        return ""
+    items = "".join(f"<li>{key(i)}{html.escape(group.label)}</li>" for i, group in enumerate(groups))
+    return f'<ul class="legendbar">{items}</ul>'
+
+
+def series_of(groups: Sequence[Group], column: str) -> list[Series]:
+    """A line a group: the mean over its runs with the standard error, and every run behind it."""
+    found = []
+    for i, group in enumerate(groups):
+        data = []
+        for run in group.runs:
+            y = (run.timing | run.metrics).get(column, np.empty(0))
+            x = run.metrics.get("frames", np.empty(0))
+            rows = min(len(x), len(y))
+            if rows and np.isfinite(y[:rows]).any():
+                data.append((x[:rows], y[:rows]))
+        curve = thin(mean_and_error(*align(data)), POINTS)
+        behind = [thin(mean_and_error(*align([pair])), POINTS) for pair in data] if len(data) > 1 else []
+        found.append(Series(group.label, i % COLOURS, curve, tuple((c.x, c.mean) for c in behind)))
+    return found
+
+
+def charts(title: str, columns: Sequence[tuple[str, str, str]], groups: Sequence[Group]) -> str:
+    drawn = []
+    for column, name, note in columns:
+        series = series_of(groups, column)
+        if column in ("rooms", "places") and all(not s.curve.mean.any() for s in series):
+            continue
+        drawn.append(line_chart(name, series, note))
+    body = "".join(drawn)
+    if not body:
+        return ""
+    many = any(len(group.runs) > 1 for group in groups)
+    note = " <small>mean over runs, standard error shaded, runs behind</small>" if many else ""
+    heading = f"<h2>{title}{note}</h2>{legend(groups)}"
+    return f'<section id="{title.lower()}">{heading}<div class="charts">{body}</div></section>'
+
+
+def maps(groups: Sequence[Group]) -> str:
+    drawn = [(i, group, map_of(group)) for i, group in enumerate(groups)]
+    cards = [
+        f'<article class="card"><h3>{key(i)}{html.escape(group.label)}</h3>{body}<p class="said"></p></article>'
+        for i, group, body in drawn
+        if body
+    ]
+    if not cards:
+        return ""
+    switch = (
+        '<div class="switch" role="group" aria-label="colour">'
+        '<button value="when" aria-pressed="true">when first entered</button>'
+        '<button value="often" aria-pressed="false">how often</button></div>'
+    )
+    return f'<section id="map"><h2>Where it has been</h2>{switch}<div class="maps">{"".join(cards)}</div></section>'
+
+
+def videos(runs: Sequence[Run]) -> str:
+    shown = []
+    for run in runs:
+        path = run.video
+        if path is None:
+            continue
+        name = f"<h3>{html.escape(run.name)}</h3>" if len(runs) > 1 else ""
+        if path.stat().st_size > LARGEST_VIDEO:
+            text = f"The video is too large for a page: {html.escape(str(path))}"
+            shown.append(f'<article class="card">{name}<p>{text}</p></article>')
+            continue
+        video = f'<video controls muted playsinline preload="auto" src="{data_url(path, "video/mp4")}"></video>'
+        strip = path.with_suffix(".png")
+        image = f'<img class="strip" alt="the bonus and the frames at its spikes" src="{data_url(strip, "image/png")}">'
+        shown.append(f'<article class="card">{name}{video}{image if strip.exists() else ""}</article>')
+    if not shown:
+        return ""
+    return f'<section id="video"><h2>An episode and its bonus</h2><div class="shows">{"".join(shown)}</div></section>'
+
+
+def data_url(path: Path, kind: str) -> str:
+    if not path.exists():
+        return ""
+    return f"data:{kind};base64,{base64.b64encode(path.read_bytes()).decode()}"
+
+
+def reproduce(groups: Sequence[Group]) -> str:
+    parts = []
+    for i, group in enumerate(groups):
+        known = [run for run in group.runs if run.config]
+        if not known:
+            continue
+        lines = [command_of(run.config) for run in known if run.config]
+        heading = f"<h3>{key(i)}{html.escape(group.label)}</h3>" if len(groups) > 1 else ""
+        parts.append(f"{heading}<pre>{html.escape(chr(10).join(lines))}</pre>{origin(known[0])}")
+    if not parts:
+        return ""
+    note = "<p><small>The same version, seed and kind of device give the same numbers.</small></p>"
+    return f'<section id="reproduce"><h2>How to reproduce it</h2>{"".join(parts)}{note}</section>'

@@ -1,0 +1,204 @@
+"""A run folder as data, whatever state it is in: empty, half-written, running or finished.
+
+What is missing becomes a warning for the reader, never an exception.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import math
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from rnd.config import Config
+from rnd.errors import UserError
+from rnd.record.metrics import read_csv
+
+Columns = dict[str, np.ndarray]
+
+NOT_THE_EXPERIMENT = ("seed", "name", "out", "device", "threads", "wandb", "fast", "precision", "overlap")
+"""Config fields that say where and how fast a run goes, not what it is."""
+
+
+@dataclass
+class Run:
+    """One run folder."""
+
+    path: Path
+    config: Config | None = None
+    about: dict[str, Any] = field(default_factory=dict)
+    metrics: Columns = field(default_factory=dict)
+    timing: Columns = field(default_factory=dict)
+    places: dict[int, tuple[int, int]] = field(default_factory=dict)
+    """Room or cell to (frame of the first entry, times entered)."""
+    warnings: list[str] = field(default_factory=list)
+
+    @property
+    def name(self) -> str:
+        return self.path.resolve().name
+
+    @property
+    def iterations(self) -> int:
+        return len(self.metrics.get("iteration", ()))
+
+    @property
+    def finished(self) -> bool:
+        return self.config is not None and self.last("iteration") >= self.config.iterations
+
+    def last(self, name: str) -> float:
+        """The newest value of a metric; NaN where there is none."""
+        values = self.metrics.get(name, np.empty(0))
+        known = values[np.isfinite(values)]
+        return float(known[-1]) if len(known) else math.nan
+
+    @property
+    def video(self) -> Path | None:
+        """The newest video that `rnd watch` left in the folder."""
+        videos = sorted(self.path.glob("watch/*.mp4"), key=lambda path: path.stat().st_mtime)
+        return videos[-1] if videos else None
+
+
+def read_run(path: Path) -> Run:
+    """Everything that can be read of a run folder."""
+    run = Run(path)
+    if not path.is_dir():
+        raise UserError(f"{path} is no folder; give the folder of a run, for example one under runs/")
+    data = _json(run, "config.json")
+    if data:
+        try:
+            run.config = Config.from_dict(data)
+        except (UserError, TypeError, AttributeError) as error:
+            run.warnings.append(f"config.json is not understood: {error}")
+    run.about = _json(run, "run.json")
+    run.metrics = _columns(run, "metrics.csv")
+    run.timing = _columns(run, "timing.csv")
+    run.places = _places(run)
+    _judge(run)
+    return run
+
+
+def expand(paths: list[Path]) -> list[Path]:
+    """Run folders as given; a folder of run folders stands for all of them."""
+    found: list[Path] = []
+    for path in paths:
+        if not path.is_dir():
+            raise UserError(f"{path} is no folder; give the folder of a run, for example one under runs/")
+        inside = sorted(child.parent for child in path.glob("*/config.json"))
+        found += inside if inside and not (path / "config.json").exists() else [path]
+    return list(dict.fromkeys(found))
+
+
+def digest(config: Config) -> str:
+    """Eight letters for the experiment: the same for all its seeds, wherever and on whatever they run."""
+    data = config.to_dict()
+    for name in (*NOT_THE_EXPERIMENT, "checkpoint"):
+        data.pop(name, None)
+    for name in ("workers", "backend", "timeout"):
+        data["env"].pop(name, None)
+    return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()[:8]
+
+
+@dataclass(frozen=True)
+class Group:
+    """Runs of one experiment: they differ in the seed alone."""
+
+    label: str
+    runs: tuple[Run, ...]
+
+
+def grouped(runs: list[Run]) -> list[Group]:
+    """Seeds of one config together, labelled by what tells the groups apart."""
+    groups: dict[str, list[Run]] = {}
+    for run in runs:
+        key = digest(run.config) if run.config else f"unknown {run.path}"
+        groups.setdefault(key, []).append(run)
+    members = list(groups.values())
+    configs = [group[0].config for group in members]
+    differing = differences([config for config in configs if config])
+    labels = [_label(group[0], differing) for group in members]
+    return [Group(label, tuple(group)) for label, group in zip(labels, members, strict=True)]
+
+
+def differences(configs: list[Config]) -> list[str]:
+    """Dotted names of the fields in which experiments differ."""
+    flat = [flatten(config) for config in configs]
+    skip = set(NOT_THE_EXPERIMENT)
+    return [name for name in (flat[0] if flat else ()) if name not in skip and len({str(f[name]) for f in flat}) > 1]
+
+
+def flatten(config: Config) -> dict[str, Any]:
+    """{"env.num_envs": 128, ...} in the order of the definition."""
+    flat: dict[str, Any] = {}
+    for item in dataclasses.fields(config):
+        value = getattr(config, item.name)
+        if dataclasses.is_dataclass(value):
+            flat |= {f"{item.name}.{inner.name}": getattr(value, inner.name) for inner in dataclasses.fields(value)}
+        else:
+            flat[item.name] = value
+    return flat
+
+
+def _label(run: Run, differing: list[str]) -> str:
+    if run.config is None:
+        return run.name
+    if not differing:
+        return f"{game_of(run.config)}, {run.config.bonus}, {run.config.policy}"
+    flat = flatten(run.config)
+    plain = ("env.id", "bonus", "policy")
+    parts = [game_of(run.config) if name == "env.id" else str(flat[name]) for name in plain if name in differing]
+    parts += [f"{name.split('.')[-1]} {flat[name]}" for name in differing if name not in plain][:4]
+    return ", ".join(parts)
+
+
+def game_of(config: Config) -> str:
+    return config.env.id.removeprefix("ALE/").removesuffix("-v5").removesuffix("-v0").removesuffix("-v1")
+
+
+def _json(run: Run, name: str) -> dict[str, Any]:
+    try:
+        data = json.loads((run.path / name).read_text())
+        if isinstance(data, dict):
+            return data
+        run.warnings.append(f"{name} holds no fields")
+    except FileNotFoundError:
+        run.warnings.append(f"{name} is missing")
+    except (OSError, ValueError) as error:
+        run.warnings.append(f"{name} cannot be read: {error}")
+    return {}
+
+
+def _columns(run: Run, name: str) -> Columns:
+    try:
+        columns = read_csv(run.path / name)
+    except (OSError, ValueError) as error:
+        run.warnings.append(f"{name} cannot be read: {error}")
+        return {}
+    return {column: np.asarray(values, np.float64) for column, values in columns.items()}
+
+
+def _places(run: Run) -> dict[int, tuple[int, int]]:
+    path = run.path / "rooms.json"
+    if not path.exists():
+        return {}
+    try:
+        return {int(place): (int(first), int(times)) for place, (first, times) in json.loads(path.read_text()).items()}
+    except (OSError, ValueError, TypeError, AttributeError) as error:
+        run.warnings.append(f"rooms.json cannot be read: {error}")
+        return {}
+
+
+def _judge(run: Run) -> None:
+    """Say what a reader must know before believing the curves."""
+    if not run.iterations:
+        run.warnings.append("no metrics yet: the run has not ended its first rollout")
+    elif run.config and not run.finished:
+        seconds = max(0.0, time.time() - (run.path / "metrics.csv").stat().st_mtime)
+        ago = f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min" if seconds < 7200 else "hours"
+        done, total = int(run.last("iteration")), run.config.iterations
+        run.warnings.append(f"not finished: rollout {done:,} of {total:,}; last written {ago} ago")

@@ -1,0 +1,24 @@
+"""Spikes of the bonus: the moments that a reader should see."""
+
+from __future__ import annotations
+
+import numpy as np
+
+MOST = 14
+"""Frames in the strip."""
+
+
+def spikes(bonus: np.ndarray, most: int = MOST) -> list[int]:
+    """Indices of the highest local maxima above the median, in order of time; apart, so that none is shown twice."""
+    if len(bonus) == 0:
+        return []
+    apart = max(4, len(bonus) // (3 * most))
+    padded = np.concatenate([[-np.inf], bonus, [-np.inf]])
+    peaks = np.flatnonzero((padded[1:-1] > padded[:-2]) & (padded[1:-1] >= padded[2:]) & (bonus > np.median(bonus)))
+    chosen: list[int] = []
+    for index in peaks[np.argsort(-bonus[peaks], kind="stable")].tolist():
+        if len(chosen) == most:
+            break
+        if all(abs(index - other) >= apart for other in chosen):
+            chosen.append(index)
+    return sorted(chosen)

@@ -1,0 +1,136 @@
+"""The native backend: how it is chosen, its wiring (with a stand-in), and ale-py's bytes where it is built."""
+
+from __future__ import annotations
+
+import sys
+import types
+from contextlib import closing
+
+import numpy as np
+import pytest
+
+from rnd import envs
+from rnd.config import Config, EnvConfig
+from rnd.envs.ale_cell import AleCell
+from rnd.envs.native_envs import NativeEnvs, why_not
+from rnd.envs.spec import buffer_layout
+from rnd.errors import UserError
+from rnd.presets import ATARI_GAMES
+
+MONTEZUMA = ATARI_GAMES["montezuma"]
+
+
+def config(env_id: str = MONTEZUMA, num_envs: int = 3, **options: object) -> Config:
+    return Config(env=EnvConfig(id=env_id, num_envs=num_envs, workers=0, **options), seed=11)
+
+
+class StandIn:
+    """`AtariBatch` made of ale-py cells: the interface without the native core."""
+
+    def __init__(self, rom, game, seeds, *, threads, frame_skip, sticky, max_episode_frames):
+        assert isinstance(rom, bytes) and len(rom) == 8192 and seeds.dtype == np.uint64
+        options = {"frame_skip": frame_skip, "sticky": sticky, "max_episode_frames": max_episode_frames}
+        self.cells = [AleCell(game, game, int(seed), **options) for seed in seeds]
+        layout = buffer_layout(self.cells[0].spec, len(seeds))
+        self.out = {name: np.zeros(shape, dtype) for name, (shape, dtype) in layout.items()}
+        self.under_way: dict[int, tuple] = {}
+
+    def reset(self, frames, ram, lives):
+        for i, cell in enumerate(self.cells):
+            cell.reset(self.out, i)
+            frames[i], ram[i], lives[i] = self.out["obs"][i], cell.ale.getRAM(), self.out["lives"][i]
+
+    def step_async(self, *arrays):
+        first = arrays[-2]
+        assert first not in self.under_way
+        self.under_way[first] = arrays
+
+    def wait(self, first):
+        actions, frames, rewards, terminated, truncated, ram, lives, _, count = self.under_way.pop(first)
+        for i in range(first, first + count):
+            self.out["action"][i] = actions[i]
+            self.cells[i].step(self.out, i)
+            frames[i], ram[i], lives[i] = self.out["obs"][i], self.cells[i].ale.getRAM(), self.out["lives"][i]
+            rewards[i], terminated[i] = self.out["reward"][i], self.out["terminated"][i]
+            truncated[i] = self.out["truncated"][i]
+
+    def save(self, i):
+        return self.cells[i].save()
+
+    def load(self, i, data):
+        self.cells[i].load(data, self.out, i)
+
+
+@pytest.fixture
+def stand_in(monkeypatch):
+    module = types.ModuleType("rnd.envs.native")
+    module.AtariBatch = StandIn
+    module.available = lambda: True
+    module.why_unavailable = lambda: "it is switched off"
+    module.supported_games = lambda: ("montezuma_revenge",)
+    monkeypatch.setitem(sys.modules, "rnd.envs.native", module)
+    return module
+
+
+def assert_same_steps(one, other, steps: int, seed: int) -> None:
+    actions = np.random.default_rng(seed).integers(0, one.spec.action.sizes[0], (steps, one.num_envs))
+    for t in range(steps):
+        a, b = one.step(actions[t]), other.step(actions[t])
+        assert a.info.episodes == b.info.episodes, t
+        for x, y in zip(
+            (a.obs, a.reward, a.done, a.info.truncated, a.info.room, a.info.lives),
+            (b.obs, b.reward, b.done, b.info.truncated, b.info.room, b.info.lives),
+            strict=True,
+        ):
+            assert x.dtype == y.dtype and (x == y).all(), t
+
+
+def test_the_wiring_of_the_native_core(stand_in):
+    with closing(envs.make(config())) as native, closing(envs.make(config(backend="ale"))) as ale:
+        assert isinstance(native, NativeEnvs) and len(native.groups) == 2
+        assert native.spec.backend == "native core, 1 thread"
+        assert native.spec.action == ale.spec.action and native.spec.has_rooms
+        assert (native.reset() == ale.reset()).all()
+        assert_same_steps(native, ale, 150, seed=0)
+        state = native.state_dict()
+        with closing(envs.make(config())) as restored:
+            restored.load_state_dict(state)
+            assert_same_steps(native, restored, 50, seed=1)
+        with pytest.raises(UserError, match=r"resume with --env.backend native"):
+            ale.load_state_dict(state)
+        with pytest.raises(UserError, match=r"resume with --env.backend ale"):
+            native.load_state_dict(ale.state_dict())
+
+
+def test_the_choice_of_the_backend_is_told(stand_in):
+    with closing(envs.make(config(ATARI_GAMES["venture"], 1))) as env:
+        assert env.spec.backend == "ale-py, in this process; native core: this game is not proven exact"
+    stand_in.available = lambda: False
+    with closing(envs.make(config(num_envs=1))) as env:
+        assert env.spec.backend == "ale-py, in this process; native core: it is switched off"
+    with pytest.raises(UserError, match=r"it is switched off; nearest: --env.backend ale"):
+        envs.make(config(backend="native"))
+
+
+def test_a_core_that_is_not_built(monkeypatch):
+    monkeypatch.setitem(sys.modules, "rnd.envs.native", None)
+    with closing(envs.make(config(num_envs=1))) as env:
+        assert env.spec.backend == "ale-py, in this process; native core: not built"
+
+
+@pytest.mark.parametrize("game", ATARI_GAMES)
+def test_the_native_core_gives_the_bytes_of_ale(game):
+    chosen = config(ATARI_GAMES[game], 2, max_episode_frames=4_000)
+    problem = why_not(chosen)
+    if problem:
+        pytest.skip(f"native core: {problem}")
+    with (
+        closing(NativeEnvs(chosen, 2)) as native,
+        closing(envs.make(config(ATARI_GAMES[game], 2, backend="ale", max_episode_frames=4_000))) as ale,
+    ):
+        assert (native.reset() == ale.reset()).all()
+        assert_same_steps(native, ale, 1_500, seed=5)
+        state = native.state_dict()
+        with closing(NativeEnvs(chosen, 1)) as restored:
+            restored.load_state_dict(state)
+            assert_same_steps(restored, native, 300, seed=6)

@@ -1,0 +1,59 @@
+"""Atari saved at a random step goes on to the bit in a new process."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from replay import make, play
+
+from rnd.envs.cells import rom_of
+from rnd.errors import UserError
+from rnd.presets import ATARI_GAMES
+
+GAMES = [rom_of(env_id) for env_id in ATARI_GAMES.values()]
+REPLAYED = 500
+
+
+def save_and_play_on(rom: str, trial: int, path: Path) -> str:
+    """Play to a random step, save there, and play on: the digest that a restored game must give."""
+    random = np.random.default_rng([trial, 7])
+    cell, out = make(rom, seed=trial)
+    cell.reset(out, 0)
+    play(cell, out, random.integers(0, len(cell.actions), random.integers(1, 1_000)))
+    actions = random.integers(0, len(cell.actions), REPLAYED)
+    state = np.frombuffer(cell.save(), np.uint8)
+    np.savez(path, rom=rom, actions=actions, state=state, **out)
+    return play(cell, out, actions)
+
+
+def restored(path: Path) -> str:
+    command = [sys.executable, str(Path(__file__).with_name("replay.py")), str(path)]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    return subprocess.run(command, check=True, capture_output=True, text=True, env=environment).stdout.strip()
+
+
+@pytest.mark.parametrize("rom", GAMES)
+def test_restored_in_a_new_process(rom, tmp_path):
+    path = tmp_path / "state.npz"
+    assert save_and_play_on(rom, 0, path) == restored(path)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("rom", GAMES)
+def test_restored_in_40_of_40_trials(rom, tmp_path):
+    path = tmp_path / "state.npz"
+    equal = sum(save_and_play_on(rom, trial, path) == restored(path) for trial in range(1, 41))
+    print(f"{rom}: {equal} of 40 trials equal")
+    assert equal == 40
+
+
+def test_a_state_of_another_game_is_refused():
+    freeway, out = make("freeway", 0)
+    venture, _ = make("venture", 0)
+    with pytest.raises(UserError, match="the saved state is of freeway, not of venture"):
+        venture.load(freeway.save(), out, 0)

@@ -1,0 +1,71 @@
+"""Rows 5 and 6: the disk is full."""
+
+from __future__ import annotations
+
+import warnings
+
+import pytest
+from fault_helpers import fingerprint, iterations, quiet, resume, small, start
+
+from rnd import run
+from rnd.config import Config
+from rnd.errors import RunError
+from rnd.record import checkpoint
+from rnd.record.metrics import CsvWriter, TensorBoardWriter, Writers, read_csv
+
+BIG_NETWORK = {"policy_width": 96}
+"""Makes a checkpoint of about 300 kB: on a disk of 1 MB there is room for the first ones only."""
+
+
+def test_disk_full_while_saving(disk, tmp_path):
+    """The error is told, the run goes on, the checkpoint before is whole; with room again, the run ends as planned."""
+    config = small(iterations=6, checkpoint={"every_iterations": 1, "keep_last": 100}, **BIG_NETWORK)
+    with pytest.raises(RunError, match=r"cannot be written \(No space left on device\); the one before it is kept"):
+        start(config, disk.path)
+    path = disk.path / "run"
+    saved, problems = checkpoint.newest(path / "checkpoints")
+    assert not problems and 0 < saved.about["iteration"] < 6
+    assert not list((path / "checkpoints").glob("writing-*"))
+    disk.resize(8192)
+    resume(path)
+    whole = start(config, tmp_path)
+    assert iterations(path) == [1, 2, 3, 4, 5, 6]
+    assert fingerprint(path) == fingerprint(whole)
+
+
+def test_training_goes_on_when_a_checkpoint_does_not_fit(disk):
+    config = small(iterations=6, out=str(disk.path), name="run", checkpoint={"every_iterations": 1, "keep_last": 100})
+    console = quiet()
+    config = Config.from_dict(config.to_dict() | BIG_NETWORK)
+    with pytest.raises(RunError):
+        run.start(config, console)
+    said = console.file.getvalue()
+    assert "error: the checkpoint of iteration" in said and "training goes on" in said
+    assert iterations(disk.path / "run") == [1, 2, 3, 4, 5, 6]
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_disk_full_while_logging(disk):
+    """A warning a writer, once; no exception and no hanging thread; with room again, rows are written again."""
+    writers = Writers([CsvWriter(disk.path), TensorBoardWriter(disk.path)])
+    row = {"iteration": 0, "frames": 0, "return_mean": 1.0}
+    writers.write(row, {"seconds": 1.0})
+    writers.flush()
+    ballast = disk.path / "ballast"
+    with pytest.raises(OSError, match="No space"):
+        ballast.write_bytes(bytes(2**21))
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        for i in range(1, 2000):
+            writers.write(row | {"iteration": i, "frames": i}, {"seconds": 1.0})
+        writers.flush()
+    told = [str(warning.message) for warning in caught if issubclass(warning.category, RuntimeWarning)]
+    assert sum("CsvWriter cannot write" in text for text in told) == 1
+    assert sum("TensorBoardWriter cannot write" in text for text in told) == 1
+    ballast.unlink()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        writers.write(row | {"iteration": 2000, "frames": 2000}, {"seconds": 1.0})
+        writers.close()
+    numbers = read_csv(disk.path / "metrics.csv")["iteration"]
+    assert numbers[0] == 0 and numbers[-1] == 2000 and numbers == sorted(set(numbers))

@@ -1,0 +1,197 @@
+"""Rows 14, 15, 16, 22, 23 and 32: numbers, memory and clocks at their limits."""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import itertools
+import os
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from fault_helpers import FLAGS, SOURCE, Rnd, quiet, resume, small, start
+
+from rnd import bonus, envs, memory, run
+from rnd.envs.spec import ActionSpec, ObservationSpec
+from rnd.errors import RunError, UserError
+from rnd.normalize import RunningMoments
+from rnd.ppo import Learner
+from rnd.record import checkpoint
+from rnd.record.metrics import read_csv
+from rnd.train import Trainer
+from rnd.transitions import Transitions
+
+# --- 14: loss or gradient that is not finite ---------------------------------------------------------
+
+
+@pytest.mark.parametrize("where", ["loss", "gradient"])
+def test_no_step_on_what_is_not_finite(where, tmp_path, monkeypatch):
+    """The 20th step goes wrong: the saved parameters are those after the 19th, and the run says where they are."""
+    snapshots = []
+    whole_step = Learner.step
+
+    def step(self, minibatch):
+        snapshots.append([p.detach().clone() for p in self.parameters])
+        if len(snapshots) == 20 and where == "loss":
+            minibatch.targets.advantages_TN[0, :] = float("nan")
+        if len(snapshots) == 20 and where == "gradient":
+            self.parameters[0].register_hook(lambda gradient: gradient * float("inf"))
+        return whole_step(self, minibatch)
+
+    monkeypatch.setattr(Learner, "step", step)
+    with pytest.raises(RunError, match=r"not finite.*no optimiser step was taken.*the state is in .*failed-000000001"):
+        start(small(), tmp_path)
+    assert len(snapshots) == 20
+    failed = checkpoint.read(tmp_path / "run" / "checkpoints" / "failed-000000001")
+    names = [name for name, p in policy_and_bonus().items() if p.requires_grad]
+    saved = {f"{part}/{key}": value for part in ("policy", "bonus") for key, value in failed.state[part].items()}
+    for name, before in zip(names, snapshots[-1], strict=True):
+        assert torch.equal(saved[name], before), name
+    assert {float(moments["step"]) for moments in failed.state["optimizer"].values()} == {19.0}
+    monkeypatch.undo()
+    resume(tmp_path / "run")
+
+
+def policy_and_bonus() -> dict[str, torch.nn.Parameter]:
+    trainer = Trainer(small(), envs.make(small()))
+    parts = {"policy": trainer.policy, "bonus": trainer.bonus}
+    return {f"{part}/{name}": p for part, module in parts.items() for name, p in module.named_parameters()}
+
+
+def test_exploding_learning_rate_ends_with_a_line(tmp_path):
+    with pytest.raises(RunError, match="try a smaller --lr"):
+        start(dataclasses.replace(small(iterations=20), lr=1e30), tmp_path)
+
+
+# --- 15, 16: running statistics ------------------------------------------------------------------------
+
+
+def test_a_billion_samples_by_their_moments():
+    """1000 batches of 10^6 samples each, told by their exact moments, then a batch of real samples."""
+    moments = RunningMoments((2,))
+    mean, var = torch.tensor([100.0, -3.0], dtype=torch.float64), torch.tensor([4.0, 1e-6], dtype=torch.float64)
+    for _ in range(1000):
+        moments.merge(mean, var, 1e6)
+    check_moments(moments, mean, var, 1e9)
+    moments.update(mean + torch.zeros(100, 2))
+    assert torch.isfinite(moments.var).all()
+
+
+@pytest.mark.long
+def test_a_billion_real_samples():
+    moments, generator = RunningMoments(), torch.Generator().manual_seed(1)
+    for _ in range(100):
+        moments.update(torch.randn(10**7, generator=generator) * 2 + 1000)
+    check_moments(moments, torch.tensor(1000.0).double(), torch.tensor(4.0).double(), 1e9, rtol=1e-4)
+
+
+def check_moments(moments, mean, var, count, rtol=1e-6):
+    assert torch.allclose(moments.mean, mean, rtol=1e-6)
+    assert torch.allclose(moments.var, var, rtol=rtol)
+    assert float(moments.count) == pytest.approx(count)
+
+
+def test_constant_pixels_give_a_finite_bonus():
+    observation, action = ObservationSpec("image", (84, 84)), ActionSpec("discrete", (3,))
+    rnd = bonus.make("rnd", observation, action, small().bonus_options)
+    for value in (0, 255):
+        frames = torch.full((9, 2, 84, 84), value, dtype=torch.uint8)
+        rnd.observe(frames)
+    frames[5:] = 7  # never seen before
+    age, actions = torch.full((9 - 3, 2), 3, dtype=torch.int8), torch.zeros(5, 2, dtype=torch.int64)
+    score = rnd.score(Transitions(frames, age, actions, 4))
+    assert torch.isfinite(score).all() and (score >= 0).all()
+    black = bonus.make("rnd", observation, action, small().bonus_options)
+    for _ in range(100):
+        black.observe(torch.zeros(50, 84, 84, dtype=torch.uint8))
+    assert torch.isfinite(black.score(Transitions(frames, age, actions, 4))).all()
+
+
+# --- 22, 23: memory --------------------------------------------------------------------------------------
+
+
+def test_memory_is_flat(tmp_path):
+    """Resident memory after 50 and after 250 iterations. benchmarks/memory.py does 2,000."""
+    config = small("CartPole-v1", 250, epochs=1)
+    trainer = Trainer(config, envs.make(config))
+    trainer.collector.start()
+    at = {row["iteration"]: resident() for row in trainer.train()}
+    assert at[250] <= 1.05 * at[50]
+
+
+def resident() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+@pytest.mark.parametrize("sizes", [{"num_envs": 10**9}, {"num_envs": 10**6}])
+def test_too_large_is_refused_with_what_fits(sizes, tmp_path):
+    config = small("montezuma", env=sizes)
+    with pytest.raises(UserError, match=r"need at least .* GB on cpu, where .* nearest: --env.num-envs \d+") as refused:
+        run.start(dataclasses.replace(config, out=str(tmp_path)), quiet())
+    near = int(str(refused.value).split("--env.num-envs ")[1].split()[0])
+    assert 0 < near < config.env.num_envs and near % config.minibatches == 0
+    smaller = dataclasses.replace(config, env=dataclasses.replace(config.env, num_envs=near))
+    memory.check(smaller, ObservationSpec("image", (84, 84)), torch.device("cpu"))
+
+
+def test_too_many_steps_are_refused_with_fewer(tmp_path):
+    config = dataclasses.replace(small("montezuma"), rollout_steps=10**8)
+    with pytest.raises(UserError, match=r"nearest: --env.num-envs 4 --rollout-steps \d+"):
+        start(config, tmp_path)
+
+
+LITTLE_MEMORY = """
+import resource, sys
+import torch
+from rnd.cli import main
+used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+resource.setrlimit(resource.RLIMIT_AS, (used + 250_000_000,) * 2)
+main(sys.argv[1:])
+"""
+
+
+def test_memory_that_runs_out_gives_advice(tmp_path):
+    """The system refuses memory in the middle of the run, which no estimate foresaw."""
+    flags = [*FLAGS, "--rollout-steps", "250", "--minibatches", "1"]
+    flags += ["--env.workers", "0", "--env.backend", "ale", "--frames", "4000"]
+    program = Rnd("train", "venture", *flags, cwd=tmp_path, program=[sys.executable, "-c", LITTLE_MEMORY])
+    code, said = program.finish()
+    assert code == 1, said
+    assert "memory ran out with 4 environments x 250 steps" in said and "Traceback" not in said
+
+
+# --- 32: clocks --------------------------------------------------------------------------------------------
+
+
+def test_clock_jumps_and_time_zones_leave_durations_positive(tmp_path, monkeypatch):
+    """The wall clock runs backwards by an hour a reading, and the time zone changes in the middle."""
+    readings = itertools.count()
+    monkeypatch.setattr(time, "time", lambda: 1e9 - 3600.0 * next(readings))
+    zones = itertools.cycle(["Pacific/Kiritimati", "America/Anchorage"])
+    config = small(iterations=5, checkpoint={"every_minutes": 1e-4})
+    whole_write = run.Writers.write
+
+    def write(self, row, timing):
+        monkeypatch.setenv("TZ", next(zones))
+        time.tzset()
+        whole_write(self, row, timing)
+
+    monkeypatch.setattr(run.Writers, "write", write)
+    path = start(config, tmp_path)
+    resume(path, 8)
+    timing = read_csv(path / "timing.csv")
+    assert len(timing["seconds"]) == 8
+    assert np.all(np.array(timing["seconds"]) > 0) and np.all(np.array(timing["frames_per_second"]) > 0)
+    assert len(checkpoint.found(path / "checkpoints")) >= 2
+
+
+def test_only_monotonic_clocks_are_read():
+    """`time.time` may jump; nothing in the package reads it."""
+    for path in SOURCE.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "time":
+                assert node.attr != "time", f"{path} reads the wall clock"

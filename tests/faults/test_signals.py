@@ -1,0 +1,105 @@
+"""Rows 20, 21 and 24: Ctrl-C, SIGTERM, and a second process in the same folder."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+from fault_helpers import FLAGS, FRAMES, SOURCE, Rnd, fingerprint, iterations, resume, small, start
+
+from rnd.errors import UserError
+from rnd.record import checkpoint
+
+LONG = ["--frames", str(10**6 * FRAMES)]
+ATARI = ["--env.workers", "2", "--env.backend", "ale"]
+
+
+def test_one_ctrl_c_saves_and_leaves_no_orphans(tmp_path):
+    program = Rnd("train", "venture", *FLAGS, *ATARI, "--frames", str(10**9), cwd=tmp_path)
+    program.wait_for_rows(tmp_path / "run", 1)
+    program.popen.send_signal(signal.SIGINT)
+    code, said = program.finish()
+    assert code == 130, said
+    assert "rnd report run" in said and "go on: rnd resume run" in said
+    assert int(checkpoint.found(tmp_path / "run" / "checkpoints")[-1].name) == iterations(tmp_path / "run")[-1]
+    assert program.no_orphans()
+
+
+def test_two_ctrl_c_leave_at_once(tmp_path):
+    """An iteration of minutes is not waited for."""
+    long_iteration = ["--rollout-steps", "100000", "--env.workers", "2", "--frames", str(10**9)]
+    program = Rnd("train", "CartPole-v1", *FLAGS, *long_iteration, cwd=tmp_path)
+    deadline = time.monotonic() + 60
+    while not checkpoint.found(tmp_path / "run" / "checkpoints"):
+        assert program.popen.poll() is None and time.monotonic() < deadline, program.finish()
+        time.sleep(0.05)
+    program.popen.send_signal(signal.SIGINT)
+    time.sleep(0.3)
+    assert program.popen.poll() is None, "the first Ctrl-C waits for the iteration"
+    program.popen.send_signal(signal.SIGINT)
+    before = time.monotonic()
+    code, said = program.finish(20)
+    assert code == 130, said
+    assert "Traceback" not in said
+    assert time.monotonic() - before < 5
+    assert program.no_orphans()
+
+
+def test_sigterm_saves_and_resume_continues(tmp_path):
+    program = Rnd("train", "CartPole-v1", *FLAGS, *LONG, cwd=tmp_path)
+    path = tmp_path / "run"
+    program.wait_for_rows(path, 2)
+    program.popen.send_signal(signal.SIGTERM)
+    code, said = program.finish()
+    assert code == 75, said
+    done = iterations(path)[-1]
+    resume(path, done + 2)
+    whole = start(small(iterations=done + 2), tmp_path, "whole")
+    assert fingerprint(path) == fingerprint(whole)
+
+
+def test_a_killed_worker_stops_the_run_with_a_checkpoint(tmp_path):
+    """Row 18, seen from the command line."""
+    program = Rnd("train", "CartPole-v1", *FLAGS, *LONG, "--env.workers", "2", cwd=tmp_path)
+    program.wait_for_rows(tmp_path / "run", 2)
+    worker = next(pid for pid in program.orphans() if pid != program.popen.pid)
+    os.kill(worker, signal.SIGKILL)
+    before = time.monotonic()
+    code, said = program.finish(20)
+    assert code == 1 and time.monotonic() - before < 5, said
+    assert "was killed by SIGKILL" in said and "rnd resume run" in said and "Traceback" not in said
+    assert program.no_orphans()
+    resume(tmp_path / "run", 3)
+    assert iterations(tmp_path / "run") == [1, 2, 3]
+
+
+HOLD = """
+import sys
+from pathlib import Path
+from rnd.record.folder import RunFolder
+with RunFolder(Path(sys.argv[1])).lock():
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+
+
+def test_second_process_in_a_folder_is_refused(broken, finished):
+    command = [sys.executable, "-c", HOLD, str(broken)]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    with subprocess.Popen(command, env={"PYTHONPATH": str(SOURCE)}, **pipes) as holder:
+        assert holder.stdout.readline() == "held\n"
+        with pytest.raises(UserError, match=rf"in use by another process \(pid {holder.pid}\)"):
+            resume(broken, 6)
+        assert fingerprint(broken) == fingerprint(finished)
+        holder.kill()
+    resume(broken, 6)
+    assert iterations(broken)[-1] == 6
+
+
+def test_a_new_run_never_takes_a_used_name(broken):
+    with pytest.raises(UserError, match="exists already"):
+        start(small(), broken.parent, broken.name)

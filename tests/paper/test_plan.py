@@ -1,0 +1,130 @@
+"""Cells, scale and the pictures of half-done figures."""
+
+import csv
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from rnd import cli
+from rnd.errors import UserError
+from rnd.paper.drawing import draw_recipe
+from rnd.paper.plan import Scale, State, cells
+from rnd.paper.recipes import RECIPES
+
+STORED = Path(__file__).parents[1] / "report" / "stored"
+
+
+def test_figures_share_their_runs(tmp_path):
+    """The RND arm with the paper's defaults is one run a seed, whichever figure asks."""
+    paths = [
+        {c.path for c in cells(RECIPES[name](), Scale(), tmp_path, only=arm, seed=1)}
+        for name, arm in (("figure5", "int-0.99-ext-0.999"), ("figure6", "cnn-128"), ("figure8", "rnd"))
+    ]
+    assert paths[0] == paths[1] == paths[2]
+    assert len({c.path for c in cells(RECIPES["figure4"](), Scale(), tmp_path)}) == 30
+
+
+def test_scale_says_what_it_does():
+    config = RECIPES["figure3"]().arms[0].config
+    small = Scale(0.0001).config(config)
+    assert small.env.num_envs == 12  # 128 / 10 = 12.8, a multiple of 4
+    assert small.frames % small.frames_per_rollout == 0
+    assert 196_608 <= small.frames < 196_608 + small.frames_per_rollout
+    assert small.keep == config.keep == 0.25
+    same = replace(small, env=config.env, bonus_options=config.bonus_options, frames=config.frames)
+    assert same == config  # nothing else has changed
+    assert [Scale(0.0001).seeds(n) for n in (1, 3, 5, 10)] == [1, 2, 2, 2]
+    assert Scale(0.5).seeds(10) == 8
+    assert Scale(1).config(config) is config and Scale(1).describe(RECIPES["figure3"]()) is None
+    said = Scale(0.0001).describe(RECIPES["figure3"]())
+    assert said == f"{small.frames:,} frames a run (×0.0001), 12 environments, 2 of 5 seeds"
+
+
+def test_scaled_arms_stay_apart():
+    envs = [Scale(0.001).config(arm.config).env.num_envs for arm in RECIPES["figure6"]().arms[:3]]
+    assert len(set(envs)) == 3
+    keeps = [Scale(0.001).config(arm.config).keep for arm in RECIPES["figure6"]().arms[:3]]
+    assert keeps == [1.0, 0.25, 0.03125]
+
+
+@pytest.mark.parametrize("factor", [0, -1, 1.5])
+def test_a_scale_outside_is_refused(factor):
+    with pytest.raises(UserError, match="at most 1"):
+        Scale(factor)
+
+
+def test_one_arm_and_one_seed(tmp_path):
+    found = cells(RECIPES["figure3"](), Scale(), tmp_path, only="episodic-0.99", seed=4)
+    assert [(c.arm.name, c.seed) for c in found] == [("episodic-0.99", 4)]
+    with pytest.raises(UserError, match=r"nonepisodic-0\.99"):
+        cells(RECIPES["figure3"](), Scale(), tmp_path, only="nonepisodic")
+
+
+def place(cell, name, seed):
+    """Put a stored run where a cell would lie, under the cell's config."""
+    shutil.copytree(STORED / name, cell.path)
+    config = replace(cell.config, frames=12 * cell.config.frames_per_rollout)
+    (cell.path / "config.json").write_text(json.dumps(config.to_dict()))
+
+
+def test_states_and_a_half_done_picture(tmp_path):
+    recipe, scale = RECIPES["figure3"](), Scale(1e-5)
+    found = cells(recipe, scale, tmp_path)
+    assert {cell.state() for cell in found} == {State.MISSING}
+    place(found[0], "rnd-s1", 1)
+    place(found[1], "rnd-s3", 1)
+    assert [cell.state() for cell in found[:3]] == [State.FINISHED, State.PARTIAL, State.MISSING]
+    paths = draw_recipe(recipe, found, scale, tmp_path, iqm=False)
+    assert paths[0].name == "figure3-scale-1e-05.png"
+    with paths[2].open() as file:
+        rows = list(csv.DictReader(file))
+    assert {row["line"] for row in rows} == {"non-episodic, γ_I = 0.999", "non-episodic, γ_I = 0.99"}
+    assert {row["measure"] for row in rows} == {"return_mean", "rooms"}
+
+
+def test_table1_compares_with_the_paper(tmp_path):
+    recipe = RECIPES["table1"]()
+    found = cells(recipe, Scale(), tmp_path)
+    rnd = [cell for cell in found if cell.arm.name == "montezuma-rnd"]
+    for cell, name in zip(rnd, ("rnd-s1", "rnd-s2"), strict=False):
+        place(cell, name, cell.seed)
+    paths = draw_recipe(recipe, found, Scale(), tmp_path, iqm=False)
+    with paths[2].open() as file:
+        row = next(r for r in csv.DictReader(file) if (r["game"], r["method"]) == ("Montezuma's Revenge", "RND"))
+    last = []
+    for name in ("rnd-s1", "rnd-s2"):
+        with (STORED / name / "metrics.csv").open() as file:
+            last.append(float(list(csv.DictReader(file))[-1]["return_mean"]))
+    assert float(row["mean"]) == pytest.approx(sum(last) / 2)
+    assert float(row["standard_error"]) == pytest.approx(abs(last[0] - last[1]) / 2)
+    assert (row["runs"], row["paper"]) == ("2", "8152")
+
+
+def command(*words):
+    with pytest.raises(SystemExit) as stop:
+        cli.main(["paper", *words])
+    return stop.value.code
+
+
+def test_the_plan_without_running_it(tmp_path, capsys):
+    assert command("figure3", "--scale", "1e-5", "--dry-run", "--out", str(tmp_path)) == 0
+    said = capsys.readouterr().out
+    assert said.count("to run     ") == 6 and "scaled:" in said
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_list_of_all(capsys):
+    assert command("--list") == 0
+    said = capsys.readouterr().out
+    assert all(name in said for name in RECIPES) and "181.86 G frames" in said
+
+
+@pytest.mark.parametrize(
+    "words", [["figure33"], ["figure3", "--only", "x"], ["figure3", "--scale", "2"], ["figure3", "--jobs", "0"], []]
+)
+def test_wrong_words_are_one_line(words, capsys):
+    assert command(*words) == 2
+    assert capsys.readouterr().err.count("\n") == 1

@@ -1,0 +1,168 @@
+"""Every recipe against the table of the paper's experiments, field by field.
+
+What is not named by an arm must be the paper's default: the whole config is compared, not a selection of it.
+"""
+
+import pytest
+
+from rnd.config import BonusConfig, CheckpointConfig, Config, EnvConfig
+from rnd.paper.recipes import RECIPES, TABLE1
+
+BILLION = 10**9
+
+PAPER = {
+    "frames": 1_966_080_000,
+    "rollout_steps": 128,
+    "epochs": 4,
+    "minibatches": 4,
+    "lr": 0.0001,
+    "gamma_ext": 0.999,
+    "gamma_int": 0.99,
+    "gae_lambda": 0.95,
+    "ext_coef": 2.0,
+    "int_coef": 1.0,
+    "clip_range": 0.1,
+    "entropy_coef": 0.001,
+    "value_coef": 0.5,
+    "episodic_int": False,
+    "value_heads": 2,
+    "clip_reward": True,
+    "bootstrap_truncated": False,
+    "bonus": "rnd",
+    "policy": "cnn",
+}
+"""Table 5 of the paper's appendix, and what its text says of the rest."""
+
+ENV = {"id": "ALE/MontezumaRevenge-v5", "num_envs": 128, "frame_skip": 4, "sticky": 0.25, "max_episode_frames": 18_000}
+
+
+def expected(env=None, **changes):
+    """A config written out anew: nothing is taken from the recipes, nothing from the presets."""
+    return Config(
+        env=EnvConfig(**(ENV | (env or {}))),
+        bonus_options=BonusConfig(features=512, keep=None, clip=5.0, random_steps=6_400),
+        checkpoint=CheckpointConfig(),
+        **(PAPER | changes),
+    )
+
+
+def arms(name):
+    return {arm.name: arm.config for arm in RECIPES[name]().arms}
+
+
+def check(name, seeds, **wanted):
+    recipe = RECIPES[name]()
+    assert recipe.seeds == seeds
+    found = arms(name)
+    assert len(found) == len(recipe.arms), "two arms have one name"
+    wanted = {key.replace("_", "-").replace("-point-", "."): config for key, config in wanted.items()}
+    assert set(found) == set(wanted)
+    for arm, config in wanted.items():
+        assert found[arm] == config, arm
+        found[arm].validate()
+    return recipe
+
+
+def test_all_figures_are_there():
+    assert set(RECIPES) == {"figure1", *(f"figure{n}" for n in range(3, 10)), "table1"}
+    assert all(name == recipe().name for name, recipe in RECIPES.items())
+
+
+def test_figure1():
+    check("figure1", 1, rnd=expected())
+
+
+def test_figure3_has_no_extrinsic_reward():
+    recipe = RECIPES["figure3"]()
+    assert (recipe.seeds, recipe.measures, recipe.x) == (5, ("return_mean", "rooms"), "frames")
+    assert arms("figure3") == {
+        "episodic-0.99": expected(ext_coef=0.0, episodic_int=True),
+        "nonepisodic-0.99": expected(ext_coef=0.0),
+        "nonepisodic-0.999": expected(ext_coef=0.0, gamma_int=0.999),
+    }
+    assert {mark.value for mark in recipe.marks[""]} == {21, 6_700}
+
+
+def test_figure4_both_discounts_are_0_99():
+    both = {"gamma_int": 0.99, "gamma_ext": 0.99}
+    recipe = RECIPES["figure4"]()
+    assert (recipe.seeds, recipe.measures) == (5, ("return_mean", "rooms"))
+    wanted = {}
+    for policy in ("gru", "cnn"):
+        wanted |= {
+            f"{policy}-nonepisodic-two": expected(policy=policy, **both),
+            f"{policy}-episodic-two": expected(policy=policy, episodic_int=True, **both),
+            f"{policy}-episodic-one": expected(policy=policy, episodic_int=True, value_heads=1, **both),
+        }
+    assert arms("figure4") == wanted
+
+
+def test_figure5_discounts():
+    recipe = RECIPES["figure5"]()
+    assert (recipe.seeds, recipe.measures) == (10, ("return_mean",))
+    assert arms("figure5") == {
+        "int-0.99-ext-0.99": expected(gamma_ext=0.99),
+        "int-0.99-ext-0.999": expected(),
+        "int-0.999-ext-0.999": expected(gamma_int=0.999),
+    }
+
+
+def test_figure6_scale():
+    recipe = RECIPES["figure6"]()
+    assert (recipe.seeds, recipe.x) == (5, "updates")
+    frames = {32: 491_520_000, 128: 1_966_080_000, 1024: 15_728_640_000}
+    assert arms("figure6") == {
+        f"{policy}-{n}": expected({"num_envs": n}, policy=policy, frames=frames[n])
+        for policy in ("cnn", "gru")
+        for n in (32, 128, 1024)
+    }
+    assert [round(frames[n] / BILLION, 1) for n in (32, 128, 1024)] == [0.5, 2.0, 15.7]
+    # the predictor's batch is held constant: the keep probabilities that the paper states
+    assert {c.env.num_envs: c.keep for c in arms("figure6").values()} == {32: 1.0, 128: 0.25, 1024: 0.03125}
+    assert {mark.value for mark in recipe.marks["RNN policy"]} == {7_570, 10_070, 14_415}
+
+
+GAMES = {
+    "gravitar": "ALE/Gravitar-v5",
+    "montezuma": "ALE/MontezumaRevenge-v5",
+    "pitfall": "ALE/Pitfall-v5",
+    "private-eye": "ALE/PrivateEye-v5",
+    "solaris": "ALE/Solaris-v5",
+    "venture": "ALE/Venture-v5",
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "policy", "seeds"), [("figure7", "gru", 3), ("figure9", "cnn", 5), ("table1", "gru", 3)]
+)
+def test_six_games_and_three_methods(name, policy, seeds):
+    assert RECIPES[name]().seeds == seeds
+    assert arms(name) == {
+        f"{game}-{bonus}": expected({"id": env_id}, policy=policy, bonus=bonus)
+        for game, env_id in GAMES.items()
+        for bonus in ("rnd", "dynamics", "none")
+    }
+
+
+def test_figure8_autoencoder():
+    check("figure8", 5, rnd=expected(), autoencoder=expected(bonus="autoencoder"))
+
+
+def test_table1_is_the_papers():
+    """Row by row as printed: Gravitar, Montezuma's Revenge, Pitfall!, PrivateEye, Solaris, Venture."""
+    printed = {
+        "RND": [3_906, 8_152, -3, 8_666, 3_282, 1_859],
+        "PPO": [3_426, 2_497, 0, 105, 3_387, 0],
+        "Dynamics": [3_371, 400, 0, 33, 3_246, 1_712],
+        "SOTA": [2_209, 3_700, 0, 15_806, 12_380, 1_813],
+        "Avg. Human": [3_351, 4_753, 6_464, 69_571, 12_327, 1_188],
+    }
+    assert {row: list(values.values()) for row, values in TABLE1.items()} == printed
+    marks = RECIPES["figure7"]().marks["Montezuma's Revenge"]
+    assert {mark.arm: mark.value for mark in marks} == {"RND": 8_152, "PPO": 2_497, "Dynamics": 400}
+
+
+def test_every_arm_can_be_run():
+    for recipe_of in RECIPES.values():
+        for arm in recipe_of().arms:
+            arm.config.validate()

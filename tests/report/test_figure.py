@@ -1,0 +1,117 @@
+"""Figures of stored run folders: what is drawn is what numpy says, and what is missing is said."""
+
+import csv
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from rnd.report import figure as figures
+from rnd.report.figure import Line, Mark, Panel, Picture, draw
+from rnd.report.runs import read_run
+
+STORED = Path(__file__).parent / "stored"
+
+
+def column(run, name):
+    """A column read without our code."""
+    with (STORED / run / "metrics.csv").open() as file:
+        return np.array([float(row[name] or "nan") for row in csv.DictReader(file)])
+
+
+def line(label="RND", names=("rnd-s1", "rnd-s2", "rnd-s3"), seeds=3):
+    return Line(label, tuple(read_run(STORED / name) for name in names), seeds)
+
+
+def picture(lines, **options):
+    panel = Panel("returns", "return_mean", "mean return", tuple(lines), options.pop("marks", ()))
+    return Picture("picture", "A title", (panel,), **options)
+
+
+@pytest.fixture
+def drawn(monkeypatch):
+    """Catches the matplotlib figures before they become files."""
+    caught = []
+    original = figures.save
+    monkeypatch.setattr(figures, "save", lambda figure, *rest: (caught.append(figure), original(figure, *rest))[1])
+    return caught
+
+
+def words(figure):
+    texts = [t.get_text() for ax in figure.axes for t in ax.texts] + [t.get_text() for t in figure.texts]
+    return " ".join([*texts, figure.get_supxlabel(), figure.get_suptitle()]).replace("\n", " ")
+
+
+def test_the_plotted_numbers_are_numpys(tmp_path, drawn):
+    paths = draw(picture([line()]), tmp_path)
+    assert [path.suffix for path in paths] == [".png", ".svg", ".csv"] and all(path.stat().st_size for path in paths)
+    seeds = np.full((3, 12), np.nan)
+    for row, name in zip(seeds, ("rnd-s1", "rnd-s2", "rnd-s3"), strict=True):
+        values = column(name, "return_mean")
+        row[: len(values)] = values
+    known = seeds[:, 2:]  # no episode has ended before
+    mean, runs = np.nanmean(known, axis=0), np.isfinite(known).sum(axis=0)
+    error = np.nanstd(known, axis=0, ddof=1) / np.sqrt(runs)
+    curve = drawn[0].axes[0].lines[0]
+    np.testing.assert_allclose(curve.get_ydata(), mean)
+    np.testing.assert_array_equal(curve.get_xdata(), column("rnd-s1", "frames")[2:])
+    edge = drawn[0].axes[0].collections[0].get_paths()[0].vertices[:, 1]
+    assert edge.max() == pytest.approx((mean + error).max()) and edge.min() == pytest.approx((mean - error).min())
+    with paths[2].open() as file:
+        rows = list(csv.DictReader(file))
+    np.testing.assert_allclose([float(row["mean"]) for row in rows], mean)
+    np.testing.assert_allclose([float(row["low"]) for row in rows], mean - error)
+    assert [int(row["runs"]) for row in rows] == runs.tolist()
+
+
+def test_missing_seeds_and_ragged_lengths_are_said(tmp_path, drawn):
+    draw(picture([line(seeds=5), line("PPO", ("ppo-s1",), 1)]), tmp_path)
+    text = words(drawn[0])
+    assert "RND: 3 of 5 seeds" in text
+    assert "RND: seeds end between 589,824 and 786,432 frames" in text
+    assert "PPO:" not in text
+
+
+def test_an_arm_without_runs_and_a_folder_without_rows_still_draw(tmp_path, drawn):
+    shutil.copytree(STORED / "rnd-s1", tmp_path / "half")
+    (tmp_path / "half" / "metrics.csv").write_text("iteration,frames\n1,65")
+    draw(picture([Line("RND", (), 5)]), tmp_path)
+    assert "RND: 0 of 5 seeds" in words(drawn[0]) and "no data yet" in words(drawn[0])
+    draw(picture([Line("RND", (read_run(tmp_path / "half"),), 1)]), tmp_path)
+    assert "no data yet" in words(drawn[1])
+
+
+def test_interquartile_means_on_request(tmp_path, drawn):
+    paths = draw(picture([line()]), tmp_path, iqm=True)
+    assert "interquartile mean" in words(drawn[0])
+    with paths[2].open() as file:
+        rows = list(csv.DictReader(file))
+    three = [column(name, "return_mean")[8] for name in ("rnd-s1", "rnd-s2", "rnd-s3")]
+    assert float(rows[6]["mean"]) == pytest.approx(np.mean(three))  # a quarter of three values is none
+    assert min(three) <= float(rows[6]["low"]) <= float(rows[6]["high"]) <= max(three)
+
+
+def test_marks_of_the_paper_are_lines_where_they_fit_and_words_where_they_do_not(tmp_path, drawn):
+    marks = (Mark(5000, "paper: 5,000", "RND"), Mark(90_000, "paper: 90,000"))
+    draw(picture([line()], marks=marks), tmp_path)
+    ax = drawn[0].axes[0]
+    assert [float(np.asarray(mark.get_ydata())[0]) for mark in ax.lines[1:]] == [5000]
+    assert "↑ paper: 90,000 (above this axis)" in words(drawn[0])
+    assert ax.lines[1].get_color() == ax.lines[0].get_color()
+
+
+def test_a_scaled_picture_admits_it(tmp_path, drawn):
+    draw(picture([line()], scaled="4,096 frames"), tmp_path)
+    assert "SCALED" in words(drawn[0]) and "scaled: 4,096 frames; not the paper's experiment" in words(drawn[0])
+
+
+def test_against_updates(tmp_path, drawn):
+    draw(picture([line()], x="updates"), tmp_path)
+    np.testing.assert_array_equal(drawn[0].axes[0].lines[0].get_xdata(), column("rnd-s1", "updates")[2:])
+
+
+def test_the_same_runs_give_the_same_file(tmp_path):
+    first, second = (draw(picture([line()]), tmp_path / name) for name in "ab")
+    for a, b in zip(first, second, strict=True):
+        assert a.read_bytes() == b.read_bytes()

@@ -1,0 +1,156 @@
+"""The video and the strip: the bonus is the recorded one, whitened as in training, and the same seed repeats itself."""
+
+import csv
+from dataclasses import replace
+
+import cv2
+import numpy as np
+import pytest
+import torch
+from rich.console import Console
+
+from rnd import run
+from rnd.config import BonusConfig
+from rnd.errors import UserError
+from rnd.presets import preset, small
+from rnd.record.export import load_agent
+from rnd.report.events import Events
+from rnd.report.play import as_picture, environment, episode, play, screen
+from rnd.report.video import ACCENT, CURVE, HEIGHT, WIDTH, Overlay
+from rnd.report.watch import WatchOptions, watch
+
+
+def quiet():
+    return Console(file=open("/dev/null", "w"))  # noqa: PTH123
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """A MiniGrid agent after a few rollouts."""
+    config = small("MiniGrid-MultiRoom-N2-S4-v0")
+    config = replace(
+        config,
+        env=replace(config.env, num_envs=4),
+        bonus_options=BonusConfig(features=8, hidden=16, keep=1.0, random_steps=16),
+        policy_width=16,
+        frames=4 * 128 * 2,
+        out=str(tmp_path_factory.mktemp("runs")),
+        name="agent",
+    )
+    return run.start(config, quiet()).path
+
+
+@pytest.fixture(scope="module")
+def watched(trained):
+    return watch(trained, trained / "watch" / "episode", WatchOptions(episodes=2, seed=3), quiet())
+
+
+def table(path):
+    with path.open() as file:
+        return list(csv.DictReader(file))
+
+
+def test_all_files_are_written(watched):
+    assert [path.suffix for path in watched] == [".mp4", ".png", ".svg", ".csv"]
+    assert all(path.stat().st_size > 500 for path in watched)
+
+
+def test_the_bonus_is_that_of_the_whitened_observation(trained, watched):
+    """Against the networks called by hand, with mean and deviation from the checkpoint."""
+    agent = load_agent(trained, "cpu")
+    bonus = agent.bonus
+    moments = bonus.whiten.moments
+    mean, std = moments.mean.numpy().astype(np.float32), np.sqrt(np.maximum(moments.var.numpy(), 1e-12))
+    rows = table(watched[3])
+    number = next(k for k in range(2) if np.array_equal(episode(agent, 3, k).bonus, [float(r["bonus"]) for r in rows]))
+    seen = []
+    original = bonus.score
+    bonus.score = lambda moves: (seen.append(moves.next_obs[0, 0].clone()), original(moves))[1]
+    list(play(agent, 3, number, screens=False))
+    for obs, row in zip(seen, rows, strict=True):
+        white = torch.tensor(np.clip((obs.numpy() - mean) / std.astype(np.float32), -5, 5))[None]
+        with torch.no_grad():
+            expected = float((bonus.predictor(white) - bonus.target(white)).square().mean())
+        assert float(row["bonus"]) == pytest.approx(expected, rel=1e-4)
+
+
+def test_the_same_seed_plays_the_same_episode_and_another_does_not(trained):
+    agent = load_agent(trained, "cpu")
+    first, second, other = episode(agent, 1, 0), episode(agent, 1, 0), episode(agent, 1, 1)
+    assert np.array_equal(first.bonus, second.bonus) and first.moments == second.moments
+    assert not np.array_equal(first.bonus, other.bonus)
+
+
+def test_the_best_of_several_episodes_is_shown(trained, tmp_path):
+    agent = load_agent(trained, "cpu")
+    played = [episode(agent, 5, k) for k in range(3)]
+    best = max(played, key=lambda e: (e.score, e.bonus.max()))
+    paths = watch(trained, tmp_path / "best", WatchOptions(episodes=3, seed=5), quiet())
+    assert [float(row["bonus"]) for row in table(paths[3])] == best.bonus.tolist()
+
+
+def frames_of(path):
+    video, found = cv2.VideoCapture(str(path)), []
+    while (answer := video.read())[0]:
+        found.append(answer[1][..., ::-1])
+    return found
+
+
+def test_the_videos_curve_is_the_recorded_bonus(watched):
+    """The curve is found again in the pixels of the last frame, at the heights that the table says."""
+    bonus = np.array([float(row["bonus"]) for row in table(watched[3])])
+    frames = frames_of(watched[0])
+    assert len(frames) == len(bonus) and frames[0].shape == (HEIGHT, WIDTH, 3)
+    last = frames[-1].astype(int)
+    near = np.abs(last - ACCENT).sum(axis=2) < 150
+    x, y, width, height = CURVE
+    top = bonus.max() * 1.08
+    checked = 0
+    for index in range(1, len(bonus) - 1):
+        if not bonus[index - 1] == bonus[index] == bonus[index + 1]:
+            continue  # on a slope the line covers many heights
+        column = round(x + (width - 1) * index / (len(bonus) - 1))
+        row = y + (height - 1) * (1 - bonus[index] / top)
+        lit = np.flatnonzero(near[y - 4 : y + height + 4, column]) + y - 4
+        assert len(lit) and np.abs(lit - row).min() <= 2, f"step {index}"
+        checked += 1
+    assert checked > 5
+
+
+def test_the_curve_runs_from_corner_to_corner():
+    overlay = Overlay("x", np.array([0.0, 1.0, 2.0]), [])
+    x, y, width, height = CURVE
+    assert overlay.point(0, 0.0) == (x, y + height - 1)
+    assert overlay.point(2, 2.16) == pytest.approx((x + width - 1, y))
+
+
+def test_spikes_have_their_numbers_in_the_table(watched):
+    numbers = [int(row["spike"]) for row in table(watched[3]) if row["spike"]]
+    assert numbers == list(range(1, len(numbers) + 1)) and numbers
+
+
+def test_vectors_become_squares():
+    picture = as_picture(np.array([0.0, 0.5, 1.0, 2.0, -1.0], np.float32))
+    assert picture.tolist() == [[0, 127, 255], [255, 0, 0], [0, 0, 0]]
+
+
+def test_montezuma_shows_its_screen_and_names_what_happens():
+    """Walking straight off the first ledge costs a life."""
+    config = replace(preset("montezuma"), env=replace(preset("montezuma").env, num_envs=1, sticky=0.0))
+    env, cell = environment(config, 1, 0)
+    env.reset()
+    events, seen = Events(env.spec, cell, env.buffers.arrays), []
+    picture = screen(cell, env.buffers["obs"][0])
+    assert picture.shape == (210, 160, 3) and picture.std() > 10
+    for _ in range(20):
+        out = env.step(np.array([3]))  # right
+        seen += events.after(float(out.reward[0]), bool(out.done[0]))
+    assert seen == ["life lost"]
+    env.close()
+
+
+def test_no_checkpoint_and_wrong_numbers_are_told(tmp_path, trained):
+    with pytest.raises(UserError, match="does not exist"):
+        watch(tmp_path / "nothing", tmp_path / "x", WatchOptions(), quiet())
+    with pytest.raises(UserError, match="must be 1 or more"):
+        watch(trained, tmp_path / "x", WatchOptions(episodes=0), quiet())

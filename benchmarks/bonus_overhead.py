@@ -25,7 +25,7 @@ from rnd.config import BonusConfig, Config, EnvConfig
 from rnd.envs.spec import ActionSpec, ObservationSpec
 from rnd.networks import STACK, Policy
 from rnd.normalize import ReturnScaler
-from rnd.paper.pictures import save_table
+from rnd.paper.table import table
 from rnd.ppo import Learner
 from rnd.returns import combine
 from rnd.rollout import Rollout
@@ -122,7 +122,9 @@ def main() -> None:
     rows = [(name, options.keep, round(1e3 * seconds, 1), round(seconds / base, 3)) for name, seconds in best.items()]
     for name, _, milliseconds, ratio in rows:
         print(f"{name:<12} {milliseconds:>8.1f} CPU ms an update, {ratio:.2f} times that of {options.bonuses[0]}")
-    save_table(Path(options.out), ("bonus", "keep", "cpu_milliseconds", "ratio"), rows)
+    out = Path(options.out)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    out.write_text(table(("bonus", "keep", "cpu_milliseconds", "ratio"), rows))
     print(options.out)
 
 

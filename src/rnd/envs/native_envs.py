@@ -44,7 +44,7 @@ class NativeEnvs(VectorEnv):
         self.batch = native.AtariBatch(
             Path(roms.get_rom_path(self.rom)).read_bytes(),
             self.rom,
-            np.array([environment_seed(config.seed, i) for i in range(env.num_envs)], np.uint64),
+            np.array([environment_seed(config.seed, env.first + i) for i in range(env.num_envs)], np.uint64),
             threads=threads,
             frame_skip=env.frame_skip,
             sticky=env.sticky,

@@ -25,7 +25,9 @@ class Rig:
     """A batch with its arrays."""
 
     def __init__(self, game: str, n: int, seed: int = 0, threads: int = 1, **options: Any) -> None:
-        self.batch = native.AtariBatch(read_rom(game), game, np.arange(seed, seed + n, dtype=np.uint64), threads=threads, **options)
+        self.batch = native.AtariBatch(
+            read_rom(game), game, np.arange(seed, seed + n, dtype=np.uint64), threads=threads, **options
+        )
         self.frames = np.zeros((n, 84, 84), np.uint8)
         self.rewards = np.zeros(n, np.float32)
         self.terminated, self.truncated = np.zeros(n, np.uint8), np.zeros(n, np.uint8)
@@ -77,7 +79,11 @@ def test_a_new_process_restores_exactly(tmp_path: Path) -> None:
         "print(pickle.dumps(replay('montezuma_revenge', Path(sys.argv[1]).read_bytes(), 3)).hex())"
     )
     done = subprocess.run(
-        [sys.executable, "-c", program, str(tmp_path / "blob")], capture_output=True, text=True, check=True, cwd=Path(__file__).parent
+        [sys.executable, "-c", program, str(tmp_path / "blob")],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=Path(__file__).parent,
     )
     assert pickle.loads(bytes.fromhex(done.stdout)) == replay("montezuma_revenge", blob, 3)
 

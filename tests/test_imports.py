@@ -10,6 +10,7 @@ SOURCE = Path(__file__).parents[1] / "src" / "rnd"
 ROOMS = [
     "errors",
     "config",
+    "distributed",
     "presets",
     "envs",
     "actions",
@@ -25,6 +26,7 @@ ROOMS = [
     "returns",
     "ppo",
     "record",
+    "redistribute",
     "train",
     "run",
     "bench",

@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 import importlib
 import io
+import os
 import re
 import sys
 from collections.abc import Callable, Sequence
@@ -38,13 +39,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     try:
         sys.exit(dispatch(arguments))
     except UserError as error:
-        fail(str(error), 2)
+        fail(str(error), 2, error.told)
     except RunError as error:
         for note in getattr(error, "__notes__", []):  # the traceback of an environment
             print(note, file=sys.stderr)
-        fail(str(error), 1)
+        fail(str(error), 1, error.told)
     except InterruptedRunError as stop:
-        fail(str(stop), stop.code)
+        fail(str(stop), stop.code, told=rank() > 0)
     except KeyboardInterrupt:
         fail("interrupted", 130)
 
@@ -81,9 +82,23 @@ def version() -> str:
     return "\n".join(parts)
 
 
-def fail(message: str, code: int) -> None:
-    print(f"rnd: {' '.join(message.split())}", file=sys.stderr)
+def fail(message: str, code: int, told: bool = False) -> None:
+    """One line, unless another process of the run says it."""
+    who = f"rank {rank()}: " if rank() else ""
+    if not told and (rank() == 0 or met()):
+        print(f"rnd: {who}{' '.join(message.split())}", file=sys.stderr)
     sys.exit(code)
+
+
+def rank() -> int:
+    """The number that torchrun gave this process."""
+    return int(os.environ.get("RANK", "0"))
+
+
+def met() -> bool:
+    """The ranks of a run have begun to work together. Before that they read the same arguments, and one answer does."""
+    torch = sys.modules.get("torch")
+    return torch is not None and bool(torch.distributed.is_initialized())
 
 
 def parse(cls: type[T], arguments: list[str], *, prog: str, description: str, default: T | None = None) -> T:

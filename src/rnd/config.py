@@ -24,7 +24,7 @@ class EnvConfig:
     id: str = "MiniGrid-MultiRoom-N4-S5-v1"
     """Atari game, Gymnasium id, or Python factory `module:function`."""
     num_envs: int = 128
-    """Environments stepped together (N)."""
+    """Environments stepped together (N); with several ranks, those of each."""
     workers: int | None = None
     """Worker processes or emulator threads; default: all cores for Atari, none (in this process) otherwise."""
     backend: Literal["auto", "native", "ale"] = "auto"
@@ -37,6 +37,8 @@ class EnvConfig:
     """Raw frames after which an Atari episode ends."""
     timeout: float = 60.0
     """Seconds after which a silent environment worker is reported as hanging."""
+    first: int = 0
+    """Number of the first environment, from which its seed follows; under torchrun rank x N."""
 
 
 @dataclass(frozen=True)
@@ -132,6 +134,8 @@ class Config:
     """Collect the next rollout while the update runs, one iteration behind (not the paper's synchronous loop)."""
     threads: int | None = None
     """CPU threads for the networks; default: PyTorch's choice."""
+    ranks: int = 1
+    """Processes of this run, each with environments of its own; torchrun sets it."""
 
     out: str = "runs"
     """Folder that holds run folders."""
@@ -143,8 +147,14 @@ class Config:
     # --- derived sizes -------------------------------------------------------------------------
 
     @property
+    def all_envs(self) -> int:
+        """Environments of all ranks."""
+        return self.ranks * self.env.num_envs
+
+    @property
     def frames_per_rollout(self) -> int:
-        return self.env.num_envs * self.rollout_steps * self.env.frame_skip
+        """Of all ranks together."""
+        return self.all_envs * self.rollout_steps * self.env.frame_skip
 
     @property
     def iterations(self) -> int:
@@ -155,7 +165,7 @@ class Config:
         """Share of samples that the predictor trains on."""
         if self.bonus_options.keep is not None:
             return self.bonus_options.keep
-        return min(1.0, 32 / self.env.num_envs)
+        return min(1.0, 32 / self.all_envs)
 
     @property
     def run_name(self) -> str:
@@ -164,13 +174,14 @@ class Config:
 
     def validate(self) -> None:
         """Refuse what cannot run, in one line that says what would."""
-        _positive(self, "frames", "rollout_steps", "epochs", "minibatches", "policy_width", "lr", "clip_range")
+        _positive(self, "frames", "rollout_steps", "epochs", "minibatches", "policy_width", "lr", "clip_range", "ranks")
         _positive(self.env, "num_envs", "frame_skip", "max_episode_frames", "timeout", prefix="env.")
         _positive(self.bonus_options, "features", "hidden", "clip", prefix="bonus-options.")
         _not_negative(self, "ext_coef", "int_coef", "entropy_coef", "value_coef", "seed")
         _not_negative(self.checkpoint, "every_minutes", "every_iterations", prefix="checkpoint.")
         _positive(self.checkpoint, "keep_last", prefix="checkpoint.")
         _not_negative(self.bonus_options, "random_steps", prefix="bonus-options.")
+        _not_negative(self.env, "first", prefix="env.")
         for name in ("gamma_ext", "gamma_int", "gae_lambda"):
             _in_range(name, getattr(self, name), 0.0, 1.0)
         _in_range("env.sticky", self.env.sticky, 0.0, 1.0)

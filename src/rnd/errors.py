@@ -9,9 +9,15 @@ from collections.abc import Iterable
 class UserError(Exception):
     """Wrong input. The command line prints it as one line and leaves with exit code 2."""
 
+    told = False
+    """Another process of the run says it."""
+
 
 class RunError(Exception):
     """A run that cannot go on (a bad environment, a full disk). One line, exit code 1."""
+
+    told = False
+    """Another process of the run says it."""
 
 
 class InterruptedRunError(Exception):

@@ -8,6 +8,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from rnd.distributed import ALONE, Ranks
+
 START_COUNT = 1e-4
 SMALLEST_VARIANCE = 1e-12
 CHUNK = 2048
@@ -20,6 +22,8 @@ class RunningMoments(nn.Module):
     mean: Tensor
     var: Tensor
     count: Tensor
+    ranks: Ranks = ALONE
+    """Whose samples are taken in."""
 
     def __init__(self, shape: tuple[int, ...] = ()):
         super().__init__()
@@ -29,9 +33,8 @@ class RunningMoments(nn.Module):
 
     @torch.no_grad()
     def update(self, batch: Tensor) -> None:
-        """Take in samples [B, *shape]."""
-        mean, var, count = batch_moments(batch)
-        self.merge(mean, var, count)
+        """Take in samples [B, *shape], those of all ranks."""
+        self.merge(*self.ranks.moments(*batch_moments(batch)))
 
     @torch.no_grad()
     def merge(self, mean: Tensor, var: Tensor, count: float) -> None:

@@ -62,6 +62,10 @@ class OverlappedCollector:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
+        if "inner" not in state:  # dealt to another number of ranks: begin as a new collector does
+            self.inner.load_state_dict(state)
+            self.actor.load_state_dict(self.policy.state_dict())
+            return
         self.inner.load_state_dict(state["inner"])
         self.actor.load_state_dict(state["actor"])
         if state["pending"] is not None:

@@ -13,6 +13,7 @@ from torch import Generator, Tensor, nn
 from rnd import actions as act
 from rnd.bonus.contract import Bonus
 from rnd.config import Config
+from rnd.distributed import ALONE, Ranks
 from rnd.envs.spec import ActionSpec
 from rnd.errors import RunError
 from rnd.fast import Replay, Wait, arithmetic, compiled, uses_graphs
@@ -34,12 +35,15 @@ class Batch:
     bonus_targets: Tensor
     keep_TN: Tensor
     """Which transitions train the predictor."""
+    weight_N: Tensor
+    """Of the predictor's loss: kept transitions here over those of the average rank, the same in a whole minibatch."""
 
     @staticmethod
     def of(rollout: Rollout, targets: Targets, bonus_targets: Tensor) -> Batch:
         keep_TN = torch.zeros_like(rollout.logp_TN, dtype=torch.bool)
+        weight_N = torch.ones_like(rollout.logp_TN[0])
         moves, first_TN, hidden_NH = rollout.transitions, rollout.first_TN, rollout.hidden_NH
-        return Batch(moves, rollout.logp_TN, first_TN, hidden_NH, targets, bonus_targets, keep_TN)
+        return Batch(moves, rollout.logp_TN, first_TN, hidden_NH, targets, bonus_targets, keep_TN, weight_N)
 
     def envs(self, rows: slice) -> Batch:
         return Batch(
@@ -50,6 +54,7 @@ class Batch:
             Targets(*(x[:, rows] for x in self.targets)),
             self.bonus_targets[:, rows],
             self.keep_TN[:, rows],
+            self.weight_N[rows],
         )
 
     def tensors(self) -> list[Tensor]:
@@ -91,7 +96,7 @@ def minibatch_loss(config: Config, action: ActionSpec, policy: Policy, bonus: Bo
     out = policy.unroll(moves.obs, batch.hidden_NH, batch.first_TN)
     out = PolicyOutput(*(x.float() for x in out))
     losses = policy_loss(config, action, out, moves.actions, batch.logp_TN, batch.targets)
-    losses["bonus_loss"] = bonus.loss(moves, batch.bonus_targets, batch.keep_TN, config.keep)
+    losses["bonus_loss"] = bonus.loss(moves, batch.bonus_targets, batch.keep_TN, config.keep) * batch.weight_N[0]
     losses["loss"] = (
         losses["policy_loss"]
         - config.entropy_coef * losses["entropy"]
@@ -106,11 +111,19 @@ class Learner:
 
     An epoch works on fixed tensors and never waits for the host, so that on CUDA it is one captured graph. Whether
     a loss or gradient was not finite is kept on the device: the optimiser skips its step from then on, and the host
-    looks once a rollout.
+    looks once a rollout. With several ranks the epoch is not captured: gradients meet between its kernels.
     """
 
-    def __init__(self, config: Config, action: ActionSpec, policy: Policy, bonus: Bonus, generator: Generator):
-        self.config, self.action, self.policy, self.bonus = config, action, policy, bonus
+    def __init__(
+        self,
+        config: Config,
+        action: ActionSpec,
+        policy: Policy,
+        bonus: Bonus,
+        generator: Generator,
+        ranks: Ranks = ALONE,
+    ):
+        self.config, self.action, self.policy, self.bonus, self.ranks = config, action, policy, bonus, ranks
         self.generator, self.device = generator, generator.device
         self.parameters = [p for module in (policy, bonus) for p in module.parameters() if p.requires_grad]
         cuda = self.device.type == "cuda"
@@ -123,7 +136,7 @@ class Learner:
         self.optimizer.found_inf = self.not_finite  # type: ignore[attr-defined]
         self._loss = compiled(minibatch_loss, config, self.device)
         self._wait = Wait(self.device)
-        self._epoch = Replay(self.epoch, config, self.device)
+        self._epoch = Replay(self.epoch, config, self.device) if ranks.world == 1 else self.epoch
 
     def update(self, rollout: Rollout, targets: Targets, bonus_targets: Tensor) -> dict[str, float]:
         """Epochs over minibatches of N / minibatches whole environments, in a fixed order."""
@@ -134,6 +147,7 @@ class Learner:
             total.zero_()
         for draw_TN in draws:
             torch.lt(draw_TN, config.keep, out=batch.keep_TN)
+            self._weigh(batch)
             self._epoch()
         self._wait()
         count = config.epochs * config.minibatches
@@ -152,11 +166,25 @@ class Learner:
                 losses = self._loss(self.config, self.action, self.policy, self.bonus, part)
             self.optimizer.zero_grad(set_to_none=True)
             losses["loss"].backward()
-            norm = nn.utils.get_total_norm([p.grad for p in self.parameters if p.grad is not None])
-            self.not_finite.logical_or_(~torch.isfinite(norm + losses["loss"].detach()))
+            losses = {name: value.detach() for name, value in losses.items()}
+            gradients = [p.grad for p in self.parameters if p.grad is not None]
+            self.ranks.mean_([*gradients, *losses.values()])
+            norm = nn.utils.get_total_norm(gradients)
+            self.not_finite.logical_or_(~torch.isfinite(norm + losses["loss"]))
             self.optimizer.step()
             for name, value in (losses | {"grad_norm": norm}).items():
-                self.sums.setdefault(name, torch.zeros((), device=self.device)).add_(value.detach())
+                self.sums.setdefault(name, torch.zeros((), device=self.device)).add_(value)
+
+    def _weigh(self, batch: Batch) -> None:
+        """The predictor's loss is a mean over kept transitions, of which ranks have different numbers. Weighted so, the
+        mean of all ranks' losses is the mean over all that are kept."""
+        if self.ranks.world == 1:
+            return
+        kept_M = batch.keep_TN.view(len(batch.keep_TN), self.config.minibatches, -1).sum((0, 2)).float()
+        average_M = kept_M.clone()
+        self.ranks.mean_([average_M])
+        weight_M = kept_M / average_M.clamp_min(1e-6)
+        batch.weight_N.copy_(weight_M.repeat_interleave(batch.weight_N.numel() // self.config.minibatches))
 
     def _file(self, batch: Batch) -> Batch:
         """Where an epoch is a captured graph, it reads from the first batch's tensors: copy into them."""
@@ -171,9 +199,19 @@ class Learner:
         return {str(i): dict(moments) for i, moments in self.optimizer.state_dict()["state"].items()}
 
     def load_state_dict(self, state: dict[str, dict[str, Tensor]]) -> None:
-        moments = {int(i): dict(values) for i, values in state.items()}
+        moments = {
+            int(i): {name: laid_out_like(self.parameters[int(i)], value) for name, value in values.items()}
+            for i, values in state.items()
+        }
         groups = self.optimizer.state_dict()["param_groups"]
         self.optimizer.load_state_dict({"state": moments, "param_groups": groups})
+
+
+def laid_out_like(parameter: Tensor, value: Tensor) -> Tensor:
+    """`value` in the memory order of its parameter: the fused optimiser goes through both side by side."""
+    if value.shape != parameter.shape:
+        return value
+    return torch.empty_like(parameter, dtype=value.dtype, device=value.device, requires_grad=False).copy_(value)
 
 
 class NonFiniteLossError(RunError):

@@ -5,14 +5,16 @@ from __future__ import annotations
 import dataclasses
 import time
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import ExitStack, closing, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 
 from rnd import envs, memory
 from rnd.config import Config
+from rnd.distributed import Ranks, joined
 from rnd.envs.interface import VectorEnv
 from rnd.errors import InterruptedRunError, RunError
 from rnd.ppo import NonFiniteLossError
@@ -29,51 +31,81 @@ from rnd.train import Trainer, random_steps, resolve_device
 
 
 def start(config: Config, console: Console) -> RunFolder:
-    """Train a new run."""
-    with Interrupts() as stop, memory.guarded(config), closing(make_envs(config)) as env:
-        trainer = Trainer(config, env)
-        folder = RunFolder.create(config)
-        with folder.lock():
-            begin(trainer, folder, console, stop)
-            work(trainer, folder, console, stop)
+    """Train a new run, alone or as one of torchrun's processes."""
+    with joined() as everyone, Interrupts() as stop, memory.guarded(config):
+        ranks = everyone.on(config.device)
+        config, console = ranks.share_of(config), console_of(ranks, console)
+        with closing(make_envs(config, ranks)) as env:
+            trainer = Trainer(config, env, ranks)
+            folder = ranks.first(lambda: RunFolder.create(config))
+            with locked(folder, ranks):
+                begin(trainer, folder, console, stop)
+                work(trainer, folder, console, stop)
     return folder
 
 
 def resume(path: Path, console: Console, frames: int | None = None) -> RunFolder:
-    """Go on with a run, exactly as if it had not been stopped; `frames` makes it longer (or shorter)."""
-    folder = RunFolder.open(path)
-    with folder.lock():
-        config = folder.config()
-        if frames is not None:
-            config = dataclasses.replace(config, frames=frames)
-        config.validate()
+    """Go on with a run, exactly as if it had not been stopped; `frames` makes it longer (or shorter).
+
+    Another number of ranks deals the environments anew; rank 0 alone reads the checkpoint, and tells the others.
+    """
+    saved: Checkpoint | None = None
+
+    def read() -> dict[str, Any] | None:
+        nonlocal saved
         saved = newest(folder, console)
-        if saved and saved.about["iteration"] >= config.iterations:
-            done = f"{path} is finished: {saved.about['frames']:,} frames; to go on: rnd resume {path} --frames N"
-            say(console, done)
-            return folder
-        with Interrupts() as stop, memory.guarded(config), closing(make_envs(config)) as env:
-            if saved:
-                check_fits(saved.about, config, env.spec)
-            trainer = Trainer(config, env)
-            if saved:
-                restore(trainer, saved, folder, console)
-            else:
-                begin(trainer, folder, console, stop)
-            folder.write_json("config.json", config.to_dict())
-            work(trainer, folder, console, stop, saved)
+        return saved.about if saved else None
+
+    with joined() as everyone, Interrupts() as stop:
+        folder, console = everyone.first(lambda: RunFolder.open(path)), console_of(everyone, console)
+        with locked(folder, everyone):
+            config = everyone.share_again(everyone.first(folder.config))
+            if frames is not None:
+                config = dataclasses.replace(config, frames=frames)
+            config.validate()
+            ranks = everyone.on(config.device)
+            about = ranks.first(read)
+            if about and about["iteration"] >= config.iterations:
+                done = f"{path} is finished: {about['frames']:,} frames; to go on: rnd resume {path} --frames N"
+                say(console, done)
+                return folder
+            with memory.guarded(config), closing(make_envs(config, ranks)) as env:
+                if about:
+                    check_fits(about, config, env.spec)
+                trainer = Trainer(config, env, ranks)
+                if about:
+                    restore(trainer, saved, about, folder, console)
+                else:
+                    begin(trainer, folder, console, stop)
+                if ranks.leads:
+                    folder.write_json("config.json", config.to_dict())
+                work(trainer, folder, console, stop, about)
     return folder
 
 
-def make_envs(config: Config) -> VectorEnv:
+def make_envs(config: Config, ranks: Ranks) -> VectorEnv:
     """The environments, unless there can be no room for their rollouts."""
-    memory.check(config, memory.guess_observation(config), resolve_device(config))
+    memory.check(config, memory.guess_observation(config), resolve_device(config, ranks))
     return envs.make(config)
+
+
+def console_of(ranks: Ranks, console: Console) -> Console:
+    """One process speaks."""
+    return console if ranks.leads else Console(quiet=True)
+
+
+@contextmanager
+def locked(folder: RunFolder, ranks: Ranks) -> Iterator[None]:
+    """Rank 0 holds the folder for all."""
+    with ExitStack() as stack:
+        ranks.first(lambda: stack.enter_context(folder.lock()))
+        yield
 
 
 def begin(trainer: Trainer, folder: RunFolder, console: Console, stop: Interrupts) -> None:
     """The first steps of a run: the random agent, then the first observations."""
-    rewind(folder, dict.fromkeys(FILES, 0))
+    if trainer.ranks.leads:
+        rewind(folder, dict.fromkeys(FILES, 0))
     banner(trainer, folder, console)
     random_start(trainer, folder, console, stop)
     trainer.collector.start()
@@ -93,23 +125,30 @@ def newest(folder: RunFolder, console: Console) -> Checkpoint | None:
     return saved
 
 
-def restore(trainer: Trainer, saved: Checkpoint, folder: RunFolder, console: Console) -> None:
-    """Bring trainer and files back to the moment of a checkpoint."""
+def restore(
+    trainer: Trainer, saved: Checkpoint | None, about: dict[str, Any], folder: RunFolder, console: Console
+) -> None:
+    """Bring trainer and files back to the moment of a checkpoint, which rank 0 has read."""
     try:
-        exact = trainer.load_state_dict(saved.state)
+        exact = trainer.load_state_dict(saved.state if saved else {})
     except (KeyError, ValueError, RuntimeError) as error:
-        raise RunError(f"{saved.path} does not fit this version of rnd: {error}") from error
-    rewind(folder, saved.about["sizes"])
-    about = folder.read_json("run.json")
-    stamp = {"iteration": trainer.iteration, "at": datetime.now(UTC).isoformat(timespec="seconds")}
-    folder.write_json("run.json", about | {"resumed": [*about.get("resumed", []), stamp]})
+        raise RunError(f"the checkpoint in {folder.path} does not fit this version of rnd: {error}") from error
     banner(trainer, folder, console)
     say(console, f"resumed at iteration {trainer.iteration:,}, {trainer.frames:,} frames")
     if not exact:
-        say(
-            console,
-            f"the run moves from {saved.about['device']} to {trainer.device}: its random draws differ from here",
-        )
+        before = place(Config.from_dict(about["config"]), about["device"])
+        now = place(trainer.config, trainer.device.type)
+        say(console, f"the run moves from {before} to {now}: its random draws differ from here")
+    if trainer.ranks.leads:
+        rewind(folder, about["sizes"])
+        described = folder.read_json("run.json")
+        stamp = {"iteration": trainer.iteration, "at": datetime.now(UTC).isoformat(timespec="seconds")}
+        folder.write_json("run.json", described | {"resumed": [*described.get("resumed", []), stamp]})
+
+
+def place(config: Config, device: str) -> str:
+    """Where a run is computed."""
+    return device if config.ranks == 1 else f"{device} on {config.ranks} ranks"
 
 
 def rewind(folder: RunFolder, sizes: dict[str, int]) -> None:
@@ -126,23 +165,30 @@ def random_start(trainer: Trainer, folder: RunFolder, console: Console, stop: In
     if steps < config.bonus_options.random_steps:
         wanted = config.bonus_options.random_steps
         say(console, f"random agent: {steps:,} steps instead of {wanted:,}, a tenth of this short run")
-    per_step = config.env.num_envs * config.env.frame_skip
+    per_step = config.all_envs * config.env.frame_skip
     with Phase(console, "random agent", steps * per_step) as phase:
         for step in trainer.random_start():
             phase.advance(step * per_step)
-            if stop.code is not None:
+            if agreed(trainer.ranks, stop):
                 text = f"stopped before the first rollout; begin again: rnd resume {folder.path}"
-                raise InterruptedRunError(text, stop.code)
+                raise InterruptedRunError(text, stop.code or 0)
+
+
+def agreed(ranks: Ranks, stop: Interrupts) -> bool:
+    """All ranks leave at the same moment, whichever was told to."""
+    code = int(ranks.largest(stop.code or 0)[0])
+    stop.code = code or None
+    return code > 0
 
 
 def work(
-    trainer: Trainer, folder: RunFolder, console: Console, stop: Interrupts, saved: Checkpoint | None = None
+    trainer: Trainer, folder: RunFolder, console: Console, stop: Interrupts, about: dict[str, Any] | None = None
 ) -> None:
     """Train to the end, or until told to stop; whatever comes, what is done is on the disk."""
     writers = make_writers(trainer, folder)
     try:
-        last: Row = saved.about["row"] if saved else {}
-        keeper = Keeper(trainer, folder, writers, trainer.iteration if saved else None)
+        last: Row = about["row"] if about else {}
+        keeper = Keeper(trainer, folder, writers, trainer.iteration if about else None)
         keeper.save(last)
         last = loop(trainer, writers, keeper, console, stop, last)
         keeper.save(last)
@@ -165,9 +211,9 @@ def loop(trainer: Trainer, writers: Writers, keeper: Keeper, console: Console, s
             phase.advance(trainer.frames, row)
             if row["iteration"] == 1:
                 announce(config, phase.rate, console)
-            if stop.code is not None:
+            if agreed(trainer.ranks, stop):
                 break
-            if keeper.due:
+            if trainer.ranks.largest(keeper.due)[0]:
                 save_or_warn(keeper, row, console)
     return row
 
@@ -176,7 +222,7 @@ def timing(trainer: Trainer, seconds: float) -> Row:
     """Where the wall time of an iteration went. With --overlap the parts run side by side and add up to more."""
     parts = trainer.collector.clock.lap() | trainer.clock.lap()
     speed = trainer.config.frames_per_rollout / max(seconds, 1e-9)
-    return {"seconds": seconds, "frames_per_second": speed, **parts, "other": seconds - sum(parts.values())}
+    return {"seconds": seconds, "frames_per_second": speed, **parts, "other": max(0.0, seconds - sum(parts.values()))}
 
 
 def rows(trainer: Trainer, keeper: Keeper, last: Row) -> Iterator[Row]:
@@ -205,11 +251,12 @@ def save_or_warn(keeper: Keeper, row: Row, console: Console) -> None:
 
 def make_writers(trainer: Trainer, folder: RunFolder) -> Writers:
     config = trainer.config
+    if not trainer.ranks.leads:
+        return Writers([])
     # TensorBoard drops what an earlier process wrote after the checkpoint.
-    purge = trainer.frames + 1 if trainer.iteration else None
     writers: list[Writer] = [
         CsvWriter(folder.path),
-        TensorBoardWriter(folder.path, purge),
+        TensorBoardWriter(folder.path, purge_step=trainer.frames + 1),
         PlacesWriter(folder.path, trainer.episodes),
     ]
     if config.wandb:
@@ -226,8 +273,8 @@ def banner(trainer: Trainer, folder: RunFolder, console: Console) -> None:
     parameters = sum(p.numel() for p in trainer.learner.parameters)
     say(
         console,
-        f"{config.env.id}: {config.env.num_envs} environments ({spec.backend}), bonus {config.bonus}, "
-        f"policy {config.policy}, {parameters:,} trained parameters, {trainer.device}",
+        f"{config.env.id}: {config.all_envs:,} environments ({spec.backend}), bonus {config.bonus}, "
+        f"policy {config.policy}, {parameters:,} trained parameters, {place(config, str(trainer.device))}",
     )
     say(console, f"run folder: {folder.path}")
 
@@ -245,4 +292,4 @@ def farewell(folder: RunFolder, last: Row, console: Console, word: str) -> None:
     say(console, f"  metrics      {folder.path / 'metrics.csv'}")
     say(console, f"  tensorboard  tensorboard --logdir {folder.path / 'tensorboard'}")
     say(console, f"  config       {folder.path / 'config.json'}")
-    say(console, f"  report       rnd report {folder.path}")
+    say(console, f"  report       {folder.path / 'report.html'}, after: rnd report {folder.path}")

@@ -16,7 +16,9 @@ from torch import Tensor, nn
 from rnd import bonus as bonuses
 from rnd import memory
 from rnd.config import Config
+from rnd.distributed import ALONE, Ranks, share
 from rnd.envs.interface import VectorEnv
+from rnd.envs.splitmix import environment_seed
 from rnd.errors import RunError, UserError
 from rnd.fast import arithmetic, channels_last, compiled
 from rnd.networks import Policy
@@ -26,6 +28,7 @@ from rnd.ppo import Learner
 from rnd.record import generators
 from rnd.record.episodes import EpisodeStats
 from rnd.record.metrics import Row
+from rnd.redistribute import deal
 from rnd.returns import combine
 from rnd.rollout import Collector, Rollout, random_actions
 from rnd.stopwatch import Stopwatch
@@ -38,8 +41,10 @@ SCORED_AT_ONCE = {"cpu": 4096, "cuda": 16_384}
 class Trainer:
     """All that has state in a run, in the order in which data flows."""
 
-    def __init__(self, config: Config, env: VectorEnv):
-        self.config, self.env, self.device = config, env, resolve_device(config)
+    def __init__(self, config: Config, env: VectorEnv, ranks: Ranks = ALONE):
+        self.config, self.env, self.ranks = config, env, ranks
+        self.device = resolve_device(config, ranks)
+        self.iteration = 0
         seed_everything(config)
         spec = env.spec
         check_policy(config, env)
@@ -49,18 +54,21 @@ class Trainer:
         self.policy = channels_last(policy.to(self.device), self.device)
         self.bonus = channels_last(bonus.to(self.device), self.device)
         self.scaler = ReturnScaler(config.env.num_envs, config.gamma_int).to(self.device)
+        for module in self.modules().values():
+            ranks.copy_from_first_(module)
+            share(module, ranks)
         # Acting and learning may overlap, so each draws from its own generator.
-        acting, learning = (torch.Generator(self.device).manual_seed(config.seed + k * 2**32) for k in (0, 1))
+        acting, learning = torch.Generator(self.device), torch.Generator(self.device)
         self.generators = {"acting": acting, "learning": learning}
-        self.random = np.random.default_rng(config.seed)
+        self.random = np.random.default_rng()
+        self.seed_draws()
         collector = Collector(config, env, self.policy, self.device, acting)
         self.collector = OverlappedCollector(collector) if config.overlap else collector
-        self.learner = Learner(config, spec.action, self.policy, self.bonus, learning)
+        self.learner = Learner(config, spec.action, self.policy, self.bonus, learning, ranks)
         self.episodes = EpisodeStats(spec.success_return, spec.has_cells)
         self.clock = Stopwatch("learning")
         self._score = compiled(self.bonus.score, config, self.device)
         self._bonus_targets = compiled(self.bonus.targets, config, self.device)
-        self.iteration = 0
 
     @property
     def frames(self) -> int:
@@ -71,10 +79,12 @@ class Trainer:
         while self.iteration < self.config.iterations:
             # sample a_t ~ policy, and s_{t+1}, e_t from the environments
             rollout = self.collector.collect()
+            told = self.ranks.gather((rollout.episodes, rollout.rooms_entered))
             with self.clock("learning"):
                 learned = self.learn(rollout)
             self.iteration += 1
-            self.episodes.update(rollout.episodes, rollout.rooms_entered, self.frames)
+            for episodes, rooms_entered in told:
+                self.episodes.update(episodes, rooms_entered, self.frames)
             yield self.row(learned)
 
     def learn(self, rollout: Rollout) -> dict[str, float]:
@@ -92,12 +102,15 @@ class Trainer:
         with arithmetic(self.config, self.device):
             bonus_targets = in_chunks(self._bonus_targets, moves)
         losses = self.learner.update(rollout, targets, bonus_targets)
+        means = [bonus_TN.mean().double(), intrinsic_TN.mean().double(), self.scaler.carry_N.mean()]
+        self.ranks.mean_(means)
+        bonus_max = self.ranks.largest(float(bonus_TN.max()))[0]
         return {
-            "bonus_raw": float(bonus_TN.mean()),
-            "bonus_max": float(bonus_TN.max()),
-            "bonus_scaled": float(intrinsic_TN.mean()),
+            "bonus_raw": float(means[0]),
+            "bonus_max": bonus_max,
+            "bonus_scaled": float(means[1]),
             "bonus_scale": float(self.scaler.moments.std),
-            "return_int": float(self.scaler.carry_N.mean() / self.scaler.moments.std),
+            "return_int": float(means[2] / self.scaler.moments.std),
             **losses,
         }
 
@@ -117,31 +130,61 @@ class Trainer:
                 yield step
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything that the next iteration depends on. Nested dicts of tensors, arrays and JSON."""
-        return {
-            "iteration": self.iteration,
-            **{name: part.state_dict() for name, part in self.modules().items()},
-            "optimizer": self.learner.state_dict(),
+        """Everything that the next iteration depends on. Nested dicts of tensors, arrays and JSON.
+
+        All ranks call this together; rank 0's answer holds the others' parts, and is the one to be written.
+        """
+        own = {
+            "scaler": self.scaler.state_dict(),
             "collector": self.collector.state_dict(),
             "env": self.env.state_dict(),
-            "episodes": self.episodes.state_dict(),
             "generators": generators.save(self.generators, self.random),
+        }
+        return {
+            "iteration": self.iteration,
+            "policy": self.policy.state_dict(),
+            "bonus": self.bonus.state_dict(),
+            "optimizer": self.learner.state_dict(),
+            "episodes": self.episodes.state_dict(),
+            **own,
+            "other_ranks": self.ranks.gather(own)[1:],
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> bool:
-        """Go on from `state`; False where the run moved to another kind of device and its draws will differ."""
+        """Go on from rank 0's `state`; False where the draws will differ: on another kind of device, or another number
+        of ranks."""
+        shared, parts = self.ranks.first(lambda: self._shared(state)), []
+        if self.ranks.leads:
+            own = {name: state[name] for name in ("scaler", "collector", "env", "generators")}
+            parts = deal([own, *state.get("other_ranks", [])], self.ranks.world)
+        own = self.ranks.deal(parts)
+        self.iteration = int(shared["iteration"])
+        self.policy.load_state_dict(shared["policy"])
+        self.bonus.load_state_dict(shared["bonus"])
+        self.learner.load_state_dict(shared["optimizer"])
+        self.episodes.load_state_dict(shared["episodes"])
+        self.scaler.load_state_dict(own["scaler"])
+        self.collector.load_state_dict(own["collector"])
+        self.env.load_state_dict(own["env"])
+        if own["generators"] is None:
+            self.seed_draws()
+            return False
+        return generators.load(own["generators"], self.generators, self.random)
+
+    def _shared(self, state: dict[str, Any]) -> dict[str, Any]:
+        """What is the same on all ranks."""
         for name, part in self.modules().items():
             missing = part.state_dict().keys() - state.get(name, {}).keys()
             if missing:
                 raise RunError(f"the checkpoint lacks the state of {name}: {', '.join(sorted(missing))}")
-        self.iteration = int(state["iteration"])
-        for name, part in self.modules().items():
-            part.load_state_dict(state[name])
-        self.learner.load_state_dict(state["optimizer"])
-        self.collector.load_state_dict(state["collector"])
-        self.env.load_state_dict(state["env"])
-        self.episodes.load_state_dict(state["episodes"])
-        return generators.load(state["generators"], self.generators, self.random)
+        return {name: state[name] for name in ("iteration", "policy", "bonus", "optimizer", "episodes")}
+
+    def seed_draws(self) -> None:
+        """Generators of this rank's own; other ones where a run goes on that another number of ranks began."""
+        seed, rank = self.config.seed, self.ranks.rank
+        for k, generator in enumerate(self.generators.values()):
+            generator.manual_seed(draw_seed(seed, k, rank, self.iteration))
+        self.random = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(rank,) if rank else ()))
 
     def modules(self) -> dict[str, nn.Module]:
         return {"policy": self.policy, "bonus": self.bonus, "scaler": self.scaler}
@@ -182,8 +225,15 @@ def seed_everything(config: Config) -> None:
         torch.set_num_threads(config.threads)
 
 
-def resolve_device(config: Config) -> torch.device:
-    """CUDA where it is found, else the CPU."""
+def draw_seed(seed: int, stream: int, rank: int, iteration: int) -> int:
+    """Seed of a generator; hashed, because a CPU's generator looks at the lower 32 bits alone."""
+    if rank == iteration == 0:
+        return seed + stream * 2**32
+    return environment_seed(environment_seed(environment_seed(seed, stream), rank), iteration)
+
+
+def resolve_device(config: Config, ranks: Ranks = ALONE) -> torch.device:
+    """CUDA where it is found, else the CPU; every rank of a machine has a GPU of its own."""
     name = config.device
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
@@ -192,7 +242,7 @@ def resolve_device(config: Config) -> torch.device:
     if name.startswith("cuda"):
         torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = config.precision != "float32"
         torch.backends.cudnn.benchmark = config.fast  # shapes never change: let it look for the best kernels once
-    return torch.device(name)
+    return torch.device(f"cuda:{ranks.local_rank}" if name == "cuda" and ranks.world > 1 else name)
 
 
 def check_policy(config: Config, env: VectorEnv) -> None:

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from rnd.bonus.contract import Bonus
 from rnd.config import BonusConfig
+from rnd.distributed import ALONE, Ranks
 from rnd.envs.spec import ActionSpec, ObservationSpec
 from rnd.transitions import Transitions
 
@@ -27,6 +28,8 @@ class Count(Bonus):
 
     random_start = False
     counts_RS: Tensor
+    ranks: Ranks = ALONE
+    """Whose visits are counted."""
 
     def __init__(self, observation: ObservationSpec, action: ActionSpec, config: BonusConfig):
         super().__init__()
@@ -36,7 +39,8 @@ class Count(Bonus):
 
     @torch.no_grad()
     def observe(self, next_obs: Tensor) -> None:
-        for slots_RB in self.slots(next_obs):
+        for own_RB in self.slots(next_obs):
+            slots_RB = self.ranks.joined(own_RB, 1)
             self.counts_RS.scatter_add_(1, slots_RB, torch.ones_like(slots_RB))
 
     @torch.no_grad()

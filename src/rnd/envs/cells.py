@@ -23,7 +23,7 @@ os.environ.setdefault("PYGAME_HIDE_SUPPORT_PROMPT", "1")
 
 def make_cell(config: Config, i: int) -> Cell:
     """Environment number `i` of a run."""
-    env, seed = config.env, environment_seed(config.seed, i)
+    env, seed = config.env, environment_seed(config.seed, config.env.first + i)
     if env.id.startswith("ALE/"):
         from rnd.envs.ale_cell import AleCell
 

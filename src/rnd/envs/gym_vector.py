@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from rnd.envs.failures import describe, environment_error
 from rnd.envs.gym_cell import ActionTranslator, is_sparse
 from rnd.envs.interface import Buffers, VectorEnv
 from rnd.envs.observations import make_encoder
@@ -35,14 +36,14 @@ class GymVectorEnvs(VectorEnv):
     time limit.
     """
 
-    def __init__(self, vector: Any, env_id: str, num_envs: int, seed: int):
+    def __init__(self, vector: Any, env_id: str, num_envs: int, seed: int, first: int = 0):
         if vector.num_envs != num_envs:
             raise UserError(
                 f"{env_id} made {vector.num_envs} environments, not {num_envs}; nearest: --env.num-envs "
                 f"{vector.num_envs}, or let the factory take num_envs as an argument"
             )
         self.vector, self.mode = vector, autoreset_mode(vector)
-        self.seed, self.loads = seed, 0
+        self.seed, self.first, self.loads = seed, first, 0
         self.encode = make_encoder(vector.single_observation_space, env_id)
         self.to_gym = ActionTranslator(vector.single_action_space, env_id)
         spec = EnvSpec(
@@ -61,7 +62,8 @@ class GymVectorEnvs(VectorEnv):
 
     def _reset(self) -> None:
         self._ended[:] = self._ended_by_limit[:] = False
-        obs, _ = self.vector.reset(seed=environment_seed(self.seed, self.loads) >> 33)
+        # Gymnasium gives environment i the seed plus i.
+        obs, _ = self.vector.reset(seed=(environment_seed(self.seed, self.loads) >> 33) + self.first)
         self._write(obs, "obs")
 
     def _send(self, group: slice) -> None:
@@ -69,7 +71,10 @@ class GymVectorEnvs(VectorEnv):
             self._end_all()
             return
         out = self.buffers
-        obs, reward, terminated, truncated, info = self.vector.step(self.to_gym(out["action"]))
+        try:
+            obs, reward, terminated, truncated, info = self.vector.step(self.to_gym(out["action"]))
+        except Exception as error:
+            raise environment_error(None, *describe(error)) from error
         truncated = np.asarray(truncated) & ~np.asarray(terminated)
         done = terminated | truncated
         if self.mode == "NEXT_STEP":

@@ -47,7 +47,7 @@ MOVES = np.array([[-1, 0], [1, 0], [0, -1], [0, 1], [0, 0]])
 class NoisyTV(Batch):
     """N agents in N copies of the rooms. Shows the agent's cell one-hot, then the screen, PIXELS bits."""
 
-    def __init__(self, num_envs: int, seed: int = 0):
+    def __init__(self, num_envs: int, seed: int = 0, first: int = 0):
         grid = np.array([list(line) for line in MAP.split()])
         self.wall = grid == "#"
         self.tv = grid == "T"
@@ -58,7 +58,7 @@ class NoisyTV(Batch):
             "place": np.tile(self.start, (num_envs, 1)),
             "channel": np.zeros(num_envs, np.int64),
             "age": np.zeros(num_envs, np.int64),
-            "random": np.array([environment_seed(seed, i) for i in range(num_envs)], np.uint64),
+            "random": np.array([environment_seed(seed, first + i) for i in range(num_envs)], np.uint64),
         }
         self.spec = EnvSpec(
             id="rnd/NoisyTV",

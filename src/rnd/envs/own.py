@@ -12,12 +12,13 @@ from rnd.errors import UserError, nearest
 NAMES = ("rnd/NoisyTV", *(f"rnd/DeepSea-{size}" for size in SIZES))
 
 
-def make_batch(env_id: str, num_envs: int, seed: int) -> Batch:
-    """All environments of a run. The seed decides what DeepSea's actions mean, and what the television shows."""
+def make_batch(env_id: str, num_envs: int, seed: int, first: int = 0) -> Batch:
+    """The environments of a run from number `first` on. The seed decides what DeepSea's actions mean, and what the
+    television shows."""
     if env_id not in NAMES:
         raise UserError(f"unknown environment {env_id}; {nearest(env_id, NAMES)}")
     if env_id == "rnd/NoisyTV":
-        return NoisyTV(num_envs, seed)
+        return NoisyTV(num_envs, seed, first)
     return DeepSea(int(env_id.rpartition("-")[2]), num_envs, mapping_seed=seed)
 
 

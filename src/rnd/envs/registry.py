@@ -6,7 +6,10 @@ import dataclasses
 import os
 from functools import partial
 
+import torch
+
 from rnd.config import Config
+from rnd.distributed import local_world
 from rnd.envs.cells import call_factory, gym_factory, make_cell
 from rnd.envs.interface import VectorEnv
 from rnd.envs.local import LocalEnvs
@@ -22,7 +25,7 @@ def make(config: Config) -> VectorEnv:
         from rnd.envs.batch_envs import BatchEnvs
         from rnd.envs.own import make_batch
 
-        return BatchEnvs(make_batch(env.id, env.num_envs, config.seed), env.num_envs)
+        return BatchEnvs(make_batch(env.id, env.num_envs, config.seed, env.first), env.num_envs)
     if ":" in env.id:
         from gymnasium.vector import VectorEnv as GymnasiumVectorEnv
 
@@ -30,7 +33,7 @@ def make(config: Config) -> VectorEnv:
         if isinstance(made, GymnasiumVectorEnv):
             from rnd.envs.gym_vector import GymVectorEnvs
 
-            return GymVectorEnvs(made, env.id, env.num_envs, config.seed)
+            return GymVectorEnvs(made, env.id, env.num_envs, config.seed, env.first)
         made.close()
     return make_cells(config, env.workers or 0)
 
@@ -44,10 +47,18 @@ def make_atari(config: Config) -> VectorEnv:
 
     problem = why_not(config)
     if problem is None:
-        return NativeEnvs(config, max(workers, 1))
+        return NativeEnvs(config, native_threads(config))
     if config.env.backend == "native":
         raise UserError(f"the native core cannot run {config.env.id}: {problem}; nearest: --env.backend ale")
     return make_cells(config, workers, f"; native core: {problem}")
+
+
+def native_threads(config: Config) -> int:
+    """As many as asked for, else one a core; beside a GPU one core stays free for the thread that feeds it."""
+    if config.env.workers is not None:
+        return max(config.env.workers, 1)
+    feeds_gpu = config.device != "cpu" and torch.cuda.is_available()
+    return max(cores() - feeds_gpu, 1)
 
 
 def make_cells(config: Config, workers: int, remark: str = "") -> VectorEnv:
@@ -63,5 +74,6 @@ def make_cells(config: Config, workers: int, remark: str = "") -> VectorEnv:
 
 
 def cores() -> int:
-    """Cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    """Cores that this process may use: its share, where several ranks run on this machine."""
+    found = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(1, found // local_world())

@@ -10,6 +10,7 @@ import torch
 
 from rnd import __version__
 from rnd.config import Config
+from rnd.distributed import Ranks
 from rnd.envs.interface import VectorEnv
 from rnd.envs.spec import ActionSpec, EnvSpec, ObservationSpec
 from rnd.errors import UserError
@@ -26,6 +27,7 @@ class Saveable(Protocol):
     config: Config
     env: VectorEnv
     device: torch.device
+    ranks: Ranks
     iteration: int
 
     @property
@@ -61,7 +63,7 @@ def identity(config: Config, spec: dict[str, Any]) -> dict[str, Any]:
     """What must be the same for a state to have a meaning."""
     return {
         "game": config.env.id,
-        "number of environments": config.env.num_envs,
+        "number of environments": config.all_envs,
         "policy": config.policy,
         "policy width": config.policy_width,
         "bonus": config.bonus,

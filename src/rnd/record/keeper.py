@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
+from typing import Any
 
 from rnd.errors import RunError
 from rnd.record import checkpoint
@@ -35,17 +36,24 @@ class Keeper:
         self._clock = time.monotonic()
         self._write(f"{self.trainer.iteration:09d}", row)
         self.saved = self.trainer.iteration
-        checkpoint.prune(self.folder.checkpoints, self.options.keep_last)
+        if self.trainer.ranks.leads:
+            checkpoint.prune(self.folder.checkpoints, self.options.keep_last)
 
     def save_failed(self, row: Row) -> Path:
         """Keep the state of a run that broke down, beside the checkpoints that it can go on from."""
         return self._write(f"{checkpoint.FAILED}{self.trainer.iteration:09d}", row)
 
     def _write(self, name: str, row: Row) -> Path:
-        """Raises RunError when the disk does not take it; the checkpoints before it stay."""
+        """Rank 0 writes what all ranks bring.
+
+        Raises RunError, on all of them, when the disk does not take it; the checkpoints before it stay.
+        """
+        state = self.trainer.state_dict()
+        return self.trainer.ranks.first(lambda: self._put(name, row, state))
+
+    def _put(self, name: str, row: Row, state: dict[str, Any]) -> Path:
         try:
             self.writers.flush()
-            state = self.trainer.state_dict()
             path = checkpoint.write(self.folder.checkpoints, name, describe(self.trainer, row, self.folder.path), state)
             self.folder.write_json("rooms.json", state["episodes"]["rooms"])
             return path

@@ -23,7 +23,7 @@ from rnd.record.metrics import read_csv
 
 Columns = dict[str, np.ndarray]
 
-NOT_THE_EXPERIMENT = ("seed", "name", "out", "device", "threads", "wandb", "fast", "precision", "overlap")
+NOT_THE_EXPERIMENT = ("seed", "name", "out", "device", "threads", "wandb", "fast", "precision", "overlap", "ranks")
 """Config fields that say where and how fast a run goes, not what it is."""
 
 PLAIN = ("env.id", "bonus", "policy")
@@ -103,7 +103,8 @@ def digest(config: Config) -> str:
     data = config.to_dict()
     for name in (*NOT_THE_EXPERIMENT, "checkpoint"):
         data.pop(name, None)
-    for name in ("workers", "backend", "timeout"):
+    data["env"]["num_envs"] = config.all_envs
+    for name in ("workers", "backend", "timeout", "first"):
         data["env"].pop(name, None)
     return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()[:8]
 

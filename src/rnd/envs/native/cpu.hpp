@@ -21,10 +21,11 @@ constexpr i32 kCycleLimit = 80'000;
     if (address & 0x80) {
         riot_write(bus.m, address, value, bus.m.frame_cycle + bus.m.cycle);
     } else if ((address & 0x3F) == WSYNC) {
+        if (bus.m.cycle >= kFrameCycles) bus.m.frame_done = 1;
         const i32 rest = bus.m.cycle % kCyclesPerLine;
         if (rest) bus.m.cycle += kCyclesPerLine - rest;
     } else {
-        tia_write(bus, static_cast<u8>(address), value);
+        tia_write(bus, static_cast<u8>(address), value, bus.m.cycle);
     }
 }
 
@@ -47,7 +48,6 @@ constexpr int from_bcd(u8 b) { return (b >> 4) * 10 + (b & 15); }
 // Runs until the frame ends.
 inline void run_cpu(Bus& bus, const Rom& rom) {
     Machine& m = bus.m;
-    u8* const ram = m.riot.ram;
     static const u8 nowhere[kImageStride] = {};
 
     u32 pc = m.cpu.pc;
@@ -69,7 +69,7 @@ inline void run_cpu(Bus& bus, const Rom& rom) {
             code = image;
             code_mask = 0xFFF;
         } else if ((pc & 0x280) == 0x80) {
-            code = ram;
+            code = m.riot.ram;
             code_mask = 0x7F;
         } else {
             code = nowhere;
@@ -89,40 +89,49 @@ inline void run_cpu(Bus& bus, const Rom& rom) {
             if (offset >= hotspot) [[unlikely]] touch(offset);
             return image[offset];
         }
-        if ((address & 0x280) == 0x80) return ram[address & 0x7F];
+        if ((address & 0x280) == 0x80) return m.riot.ram[address & 0x7F];
         m.cycle = cycle;
         return io_read(bus, static_cast<u16>(address), data_bus);
     };
     auto read_zp = [&](u32 address, u8 data_bus) INLINE -> u8 {
-        if (address & 0x80) [[likely]] return ram[address & 0x7F];
+        if (address & 0x80) [[likely]] return m.riot.ram[address & 0x7F];
         m.cycle = cycle;
         return io_read(bus, static_cast<u16>(address), data_bus);
     };
-    auto write = [&](u32 address, u8 value) INLINE {
+    // The writes return true when the hardware may have ended the frame.
+    auto write = [&](u32 address, u8 value) INLINE -> bool {
         if (address & 0x1000) {
             if ((address & 0xFFF) >= hotspot) touch(address & 0xFFF);
-        } else if ((address & 0x280) == 0x80) {
-            ram[address & 0x7F] = value;
-        } else {
-            m.cycle = cycle;
-            io_write(bus, static_cast<u16>(address), value);
-            cycle = m.cycle;
+            return false;
         }
+        if ((address & 0x280) == 0x80) {
+            m.riot.ram[address & 0x7F] = value;
+            return false;
+        }
+        m.cycle = cycle;
+        io_write(bus, static_cast<u16>(address), value);
+        cycle = m.cycle;
+        return m.frame_done;
     };
-    auto write_zp = [&](u32 address, u8 value) INLINE {
+    auto write_zp = [&](u32 address, u8 value) INLINE -> bool {
         if (address & 0x80) {
-            ram[address & 0x7F] = value;
-        } else if ((address & 0x3F) == WSYNC) {
+            m.riot.ram[address & 0x7F] = value;
+            return false;
+        }
+        if ((address & 0x3F) == WSYNC) {
+            const bool too_long = cycle >= kFrameCycles;
             const i32 rest = cycle % kCyclesPerLine;
             if (rest) cycle += kCyclesPerLine - rest;
-        } else {
-            m.cycle = cycle;
-            tia_write(bus, static_cast<u8>(address), value);
+            if (too_long) [[unlikely]] m.frame_done = 1;
+            return too_long;
         }
+        if (m.tia.shadow[address & 0x3F] == value && cycle < kFrameCycles) return false;
+        tia_write(bus, static_cast<u8>(address), value, cycle);
+        return m.frame_done;
     };
     auto push = [&](u8 value) INLINE {
         if (sp & 0x80) [[likely]] {
-            ram[sp & 0x7F] = value;
+            m.riot.ram[sp & 0x7F] = value;
         } else {
             m.cycle = cycle;
             io_write(bus, sp, value);
@@ -247,17 +256,17 @@ inline void run_cpu(Bus& bus, const Rom& rom) {
 #define READ_ABY(op, ...) op_##op: { cycle += 4; AT_ABY; CROSSING; const u8 value = read(at, bus_value); __VA_ARGS__; NEXT; }
 #define READ_INX(op, ...) op_##op: { cycle += 6; AT_INX; const u8 value = read(at, bus_value); __VA_ARGS__; NEXT; }
 #define READ_INY(op, ...) op_##op: { cycle += 5; AT_INY; CROSSING; const u8 value = read(at, bus_value); __VA_ARGS__; NEXT; }
-#define STORE_ZP(op, ...)  op_##op: { cycle += 3; AT_ZP;  (void)bus_value; write_zp(at, static_cast<u8>(__VA_ARGS__)); NEXT_UNLESS_DONE; }
-#define STORE_ZPX(op, ...) op_##op: { cycle += 4; AT_ZPX; (void)bus_value; write_zp(at, static_cast<u8>(__VA_ARGS__)); NEXT_UNLESS_DONE; }
-#define STORE_ZPY(op, ...) op_##op: { cycle += 4; AT_ZPY; (void)bus_value; write_zp(at, static_cast<u8>(__VA_ARGS__)); NEXT_UNLESS_DONE; }
-#define STORE_ABS(op, ...) op_##op: { cycle += 4; AT_ABS; (void)bus_value; write(at, static_cast<u8>(__VA_ARGS__)); NEXT_UNLESS_DONE; }
-#define STORE_ABX(op, ...) op_##op: { cycle += 5; AT_ABX; (void)bus_value; write(at, static_cast<u8>(__VA_ARGS__)); NEXT_UNLESS_DONE; }
-#define STORE_ABY(op, ...) op_##op: { cycle += 5; AT_ABY; (void)bus_value; write(at, static_cast<u8>(__VA_ARGS__)); NEXT_UNLESS_DONE; }
-#define STORE_INX(op, ...) op_##op: { cycle += 6; AT_INX; (void)bus_value; write(at, static_cast<u8>(__VA_ARGS__)); NEXT_UNLESS_DONE; }
-#define STORE_INY(op, ...) op_##op: { cycle += 6; AT_INY; (void)bus_value; write(at, static_cast<u8>(__VA_ARGS__)); NEXT_UNLESS_DONE; }
+#define STORE_ZP(op, ...)  op_##op: { cycle += 3; AT_ZP;  (void)bus_value; if (write_zp(at, static_cast<u8>(__VA_ARGS__))) [[unlikely]] { goto leave; } NEXT; }
+#define STORE_ZPX(op, ...) op_##op: { cycle += 4; AT_ZPX; (void)bus_value; if (write_zp(at, static_cast<u8>(__VA_ARGS__))) [[unlikely]] { goto leave; } NEXT; }
+#define STORE_ZPY(op, ...) op_##op: { cycle += 4; AT_ZPY; (void)bus_value; if (write_zp(at, static_cast<u8>(__VA_ARGS__))) [[unlikely]] { goto leave; } NEXT; }
+#define STORE_ABS(op, ...) op_##op: { cycle += 4; AT_ABS; (void)bus_value; if (write(at, static_cast<u8>(__VA_ARGS__))) [[unlikely]] { goto leave; } NEXT; }
+#define STORE_ABX(op, ...) op_##op: { cycle += 5; AT_ABX; (void)bus_value; if (write(at, static_cast<u8>(__VA_ARGS__))) [[unlikely]] { goto leave; } NEXT; }
+#define STORE_ABY(op, ...) op_##op: { cycle += 5; AT_ABY; (void)bus_value; if (write(at, static_cast<u8>(__VA_ARGS__))) [[unlikely]] { goto leave; } NEXT; }
+#define STORE_INX(op, ...) op_##op: { cycle += 6; AT_INX; (void)bus_value; if (write(at, static_cast<u8>(__VA_ARGS__))) [[unlikely]] { goto leave; } NEXT; }
+#define STORE_INY(op, ...) op_##op: { cycle += 6; AT_INY; (void)bus_value; if (write(at, static_cast<u8>(__VA_ARGS__))) [[unlikely]] { goto leave; } NEXT; }
     // Read, modify, write: the operation turns `value` into `result`, and may do more with it.
 #define MODIFY(op, cycles, AT, ...) op_##op: { cycle += cycles; AT; const u8 value = read(at, bus_value); \
-        u8 result; __VA_ARGS__; write(at, result); NEXT_UNLESS_DONE; }
+        u8 result; __VA_ARGS__; if (write(at, result)) [[unlikely]] { goto leave; } NEXT; }
 #define MODIFY_ZP(op, ...)  MODIFY(op, 5, AT_ZP, __VA_ARGS__)
 #define MODIFY_ZPX(op, ...) MODIFY(op, 6, AT_ZPX, __VA_ARGS__)
 #define MODIFY_ABS(op, ...) MODIFY(op, 6, AT_ABS, __VA_ARGS__)

@@ -43,6 +43,7 @@ void power_on(Machine& m, const Rom& rom, u8 timer) {
     m.riot.timer_offset = -1;
     m.tia.vsync_clock = -1;
     m.tia.stale = 0x3F;
+    for (u16& value : m.tia.shadow) value = 0x100;
     m.cartridge.image = rom.start_image;
     std::memcpy(m.cartridge.slice, rom.start_slice, sizeof m.cartridge.slice);
     const u8* image = rom.image(rom.start_image);

@@ -24,6 +24,7 @@ constexpr int kFirstVisibleLine = 34;
 constexpr int kScreenBytes = kScreenWidth * kScreenHeight;
 // A frame without vertical sync is cut here.
 constexpr int kMaxLines = 290;
+constexpr int kFrameCycles = (kMaxLines + 1) * kCyclesPerLine;
 
 // The 6507's registers. N and Z are kept lazily in one word: Z is (nz & 0xFF) == 0, N is (nz & 0x180) != 0.
 struct Cpu {
@@ -69,6 +70,7 @@ struct Tia {
     u8 cosmic_ark;        // missile 0 keeps moving after HMM0 was changed during HMOVE
     u8 cosmic_ark_phase;
     u16 collision;
+    u16 shadow[64];       // what was last written to a register that ignores a repeated value, else more than a byte
     i32 line;             // of the frame
     i32 clock;            // of the line: everything before it is drawn
     i64 vsync_clock;      // the colour clock at which VSYNC may end, or -1

@@ -46,15 +46,24 @@ constexpr Copies kCopies[8] = {
 inline void place_copies(Row& row, u64 bits, const Copies& copies, unsigned suppressed, unsigned position) {
     const u64 near = bits * copies.near[suppressed], far = bits * copies.far;
     const unsigned shift = position & 63;
-    u64 w[6] = {};
-    u64* at = w + (position >> 6);
-    at[0] = near << shift;
-    at[1] = near >> 1 >> (63 - shift) | far << shift;
-    at[2] = far >> 1 >> (63 - shift);
-    // What leaves on the right comes in on the left.
-    row.word[0] = w[0] | w[2] >> 32 | w[3] << 32;
-    row.word[1] = w[1] | w[3] >> 32 | w[4] << 32;
-    row.word[2] = w[2] & 0xFFFFFFFFu;
+    const u64 a = near << shift;
+    const u64 b = near >> 1 >> (63 - shift) | far << shift;
+    const u64 c = far >> 1 >> (63 - shift);
+    constexpr u64 kLow = 0xFFFFFFFFu;
+    // What leaves on the right comes in on the left. (Branches, because the words must not go through memory.)
+    if (position < 64) {
+        row.word[0] = a;
+        row.word[1] = b;
+        row.word[2] = c;
+    } else if (position < 128) {
+        row.word[0] = b >> 32 | c << 32;
+        row.word[1] = a | c >> 32;
+        row.word[2] = b & kLow;
+    } else {
+        row.word[0] = a >> 32 | b << 32;
+        row.word[1] = b >> 32 | c << 32;
+        row.word[2] = a & kLow;
+    }
     row.word[3] = 0;
 }
 
@@ -232,6 +241,12 @@ enum Register : u8 {
     HMP0, HMP1, HMM0, HMM1, HMBL, VDELP0, VDELP1, VDELBL, RESMP0, RESMP1, HMOVE, HMCLR, CXCLR,
 };
 
+// Registers whose write does nothing when the value is what was last written.
+constexpr bool is_plain(unsigned reg) {
+    return (reg >= NUSIZ0 && reg <= COLUBK) || (reg >= REFP0 && reg <= PF2) || (reg >= ENAM0 && reg <= VDELBL) || reg == RESMP0 || reg == RESMP1;
+}
+constexpr u16 kNeverEqual = 0x100;
+
 inline void move(Tia& tia, int object, int pixels_left) {
     int at = tia.position[object] - pixels_left;
     if (at < 0) at += kScreenWidth;
@@ -266,11 +281,13 @@ inline PlayerPhase player_phase(const Tia& tia, int n, int to) {
     return PlayerPhase::kElsewhere;
 }
 
-inline void tia_write(Bus& bus, u8 address, u8 value) {
+[[gnu::noinline]] inline void tia_write(Bus& bus, u8 address, u8 value, i32 cycle) {
     Machine& m = bus.m;
     Tia& tia = m.tia;
-    const i32 clock = m.cycle * 3;
-    const int hpos = m.cycle % kCyclesPerLine * 3;
+    const i32 clock = cycle * 3;
+    auto line_clock = [cycle] { return cycle % kCyclesPerLine * 3; };
+    const unsigned reg = address & 0x3F;
+    if (is_plain(reg)) tia.shadow[reg] = value;
     auto set = [&](u8& reg, u8 to, int delay, unsigned objects) {
         if (reg == to) return;
         advance(bus, clock + delay);
@@ -283,12 +300,13 @@ inline void tia_write(Bus& bus, u8 address, u8 value) {
         reg = value & 0xFE;
     };
     auto reset_position = [&](int object, int in_hblank, int delay) {
+        const int hpos = line_clock();
         const int at = hpos < kHblankClocks ? in_hblank : (hpos - kHblankClocks + delay) % kScreenWidth;
         tia.position[object] = static_cast<u8>(at);
         mark_stale(tia, 1u << object);
     };
-    if (m.cycle >= (kMaxLines + 1) * kCyclesPerLine) [[unlikely]] m.frame_done = 1;
-    switch (address & 0x3F) {
+    if (cycle >= kFrameCycles) [[unlikely]] m.frame_done = 1;
+    switch (reg) {
         case VSYNC: {
             const i64 now = m.frame_cycle * 3 + clock;
             tia.VSYNC = value;
@@ -306,7 +324,7 @@ inline void tia_write(Bus& bus, u8 address, u8 value) {
             break;
         case NUSIZ0:
         case NUSIZ1: {
-            const int n = (address & 0x3F) - NUSIZ0;
+            const int n = static_cast<int>(reg) - NUSIZ0;
             if (tia.NUSIZ[n] == value && !tia.suppress[n]) break;
             advance(bus, clock + 8);
             tia.NUSIZ[n] = value;
@@ -321,7 +339,7 @@ inline void tia_write(Bus& bus, u8 address, u8 value) {
         case CTRLPF:
             set(tia.CTRLPF, value, 0, 1u << BL);
             // The right half's direction is fixed when it starts.
-            if (hpos < kHblankClocks + 79 && tia.reflected != (value & 1)) {
+            if (line_clock() < kHblankClocks + 79 && tia.reflected != (value & 1)) {
                 advance(bus, clock);
                 set_reflection(tia);
             }
@@ -332,25 +350,27 @@ inline void tia_write(Bus& bus, u8 address, u8 value) {
         case PF1:
         case PF2: {
             static constexpr i8 kDelay[4] = {4, 5, 2, 3};
-            set(tia.PF[(address & 0x3F) - PF0], (address & 0x3F) == PF0 ? value & 0xF0 : value, kDelay[hpos / 3 & 3], 1u << PF);
+            set(tia.PF[reg - PF0], reg == PF0 ? value & 0xF0 : value, kDelay[line_clock() / 3 & 3], 1u << PF);
             break;
         }
         case RESP0:
         case RESP1: {
-            const int n = (address & 0x3F) - RESP0;
+            const int n = static_cast<int>(reg) - RESP0;
+            const int hpos = line_clock();
             const int to = hpos < kHblankClocks ? 3 : (hpos - kHblankClocks + 5) % kScreenWidth;
             const PlayerPhase phase = player_phase(tia, n, to);
             advance(bus, phase == PlayerPhase::kDrawing ? clock + 11 : clock);
             tia.position[P0 + n] = static_cast<u8>(to);
             // At clock 0 the end of the last line is still to come, and lifts the suppression.
             tia.suppress[n] = phase == PlayerPhase::kDrawing || (phase == PlayerPhase::kElsewhere && hpos != 0);
+            if (tia.suppress[n]) tia.shadow[NUSIZ0 + n] = kNeverEqual;
             mark_stale(tia, 1u << (P0 + n));
             break;
         }
         case RESM0:
         case RESM1:
             advance(bus, clock + 8);
-            reset_position(M0 + (address & 0x3F) - RESM0, 2, 4);
+            reset_position(M0 + static_cast<int>(reg) - RESM0, 2, 4);
             break;
         case RESBL:
             advance(bus, clock);
@@ -372,13 +392,13 @@ inline void tia_write(Bus& bus, u8 address, u8 value) {
         case HMP1:
         case HMM0:
         case HMM1:
-        case HMBL: tia.HM[(address & 0x3F) - HMP0] = value & 0xF0; break;
+        case HMBL: tia.HM[static_cast<int>(reg) - HMP0] = value & 0xF0; break;
         case VDELP0: set(tia.VDELP[0], value & 1, 0, 1u << P0); break;
         case VDELP1: set(tia.VDELP[1], value & 1, 0, 1u << P1); break;
         case VDELBL: set(tia.VDELBL, value & 1, 0, 1u << BL); break;
         case RESMP0:
         case RESMP1: {
-            const int n = (address & 0x3F) - RESMP0;
+            const int n = static_cast<int>(reg) - RESMP0;
             if (tia.RESMP[n] == (value >> 1 & 1)) break;
             advance(bus, clock);
             if (tia.RESMP[n]) {
@@ -392,22 +412,25 @@ inline void tia_write(Bus& bus, u8 address, u8 value) {
         }
         case HMOVE: {
             advance(bus, clock);
-            const int cycle = hpos / 3;
-            if (cycle <= 20) tia.hmove_blank = kBlankThisLine;
-            if (cycle == 75) tia.hmove_blank = kBlankNextLine;
+            const int strobe = cycle % kCyclesPerLine;
+            if (strobe <= 20) tia.hmove_blank = kBlankThisLine;
+            if (strobe == 75) tia.hmove_blank = kBlankNextLine;
             if (tia.suppress[0] | tia.suppress[1]) {
                 tia.suppress[0] = tia.suppress[1] = 0;
                 mark_stale(tia, 1u << P0 | 1u << P1);
             }
             for (int object = 0; object < 5; ++object) {
-                const int distance = hmove_distance(cycle, tia.HM[object]);
+                const int distance = hmove_distance(strobe, tia.HM[object]);
                 if (distance == 0) continue;
                 move(tia, object, distance);
                 mark_stale(tia, 1u << object);
             }
             break;
         }
-        case HMCLR: std::memset(tia.HM, 0, sizeof tia.HM); break;
+        case HMCLR:
+            std::memset(tia.HM, 0, sizeof tia.HM);
+            std::memset(tia.shadow + HMP0, 0, 5 * sizeof tia.shadow[0]);
+            break;
         case CXCLR:
             advance(bus, clock);
             tia.collision = 0;

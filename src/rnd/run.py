@@ -109,6 +109,8 @@ def begin(trainer: Trainer, folder: RunFolder, console: Console, stop: Interrupt
     banner(trainer, folder, console)
     random_start(trainer, folder, console, stop)
     trainer.collector.start()
+    if trainer.env.spec.has_rooms:  # the room in which the first episodes start was entered, too
+        trainer.episodes.update([], trainer.env.buffers["room"].tolist(), frames=0)
 
 
 def newest(folder: RunFolder, console: Console) -> Checkpoint | None:

@@ -94,7 +94,10 @@ def main() -> None:
         best = [0.0, 0.0]
         for _ in range(2 * args.rounds):
             for i, runner in enumerate(runners):
-                best[i] = max(best[i], rate(runner.step, rng.integers(runner.batch.num_actions, size=(100, 32)), time.perf_counter))
+                best[i] = max(
+                    best[i],
+                    rate(runner.step, rng.integers(runner.batch.num_actions, size=(100, 32)), time.perf_counter),
+                )
         print(f"| {game} | {best[0]:,.0f} | {best[1]:,.0f} | {best[1] / best[0]:.2f} |")
 
 

@@ -26,7 +26,9 @@ class Rig:
     """A batch with its arrays."""
 
     def __init__(self, game: str, n: int, seed: int = 0, threads: int = 1, **options: Any) -> None:
-        self.batch = native.AtariBatch(read_rom(game), game, np.arange(seed, seed + n, dtype=np.uint64), threads=threads, **options)
+        self.batch = native.AtariBatch(
+            read_rom(game), game, np.arange(seed, seed + n, dtype=np.uint64), threads=threads, **options
+        )
         self.frames = np.zeros((n, 84, 84), np.uint8)
         self.rewards = np.zeros(n, np.float32)
         self.terminated, self.truncated = np.zeros(n, np.uint8), np.zeros(n, np.uint8)
@@ -83,7 +85,10 @@ def test_a_new_process_restores_exactly(tmp_path: Path) -> None:
         capture_output=True,
         text=True,
         check=True,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *map(os.path.abspath, sys.path)])},
+        env={
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *map(os.path.abspath, sys.path)]),
+        },
     )
     assert pickle.loads(bytes.fromhex(done.stdout)) == replay("montezuma_revenge", blob, 3)
 

@@ -32,8 +32,7 @@ class Job:
     def __init__(self, cell: Cell, threads: int):
         self.cell = cell
         self.config, self.log = cell_files(cell)
-        write_atomically(self.config, json.dumps(_sharing(cell.config, threads).to_dict(), indent=2) + "
-")
+        write_atomically(self.config, json.dumps(_sharing(cell.config, threads).to_dict(), indent=2) + "\n")
         self._output: IO[bytes] = self.log.open("wb")
         # A session of its own: Ctrl-C reaches the scheduler alone, which then asks its cells to save themselves.
         # The pipe on standard input tells the cell when the scheduler dies without a word.

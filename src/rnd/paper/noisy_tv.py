@@ -171,6 +171,7 @@ def draw(rows: list[Watched]) -> Any:
     right.set_yscale("log")
     for axes in (left, right):
         axes.set_xlabel("environment steps")
+        axes.xaxis.set_major_formatter(lambda value, _: f"{value / 1000:,.0f} k")
         axes.legend()
     figure.suptitle("The noisy television: mean over seeds, standard error shaded")
     return figure

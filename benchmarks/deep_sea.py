@@ -18,7 +18,7 @@ from typing import NamedTuple
 from rnd import envs
 from rnd.cli import parse
 from rnd.config import Config
-from rnd.paper.pictures import save_table
+from rnd.paper.table import table
 from rnd.presets import preset
 from rnd.train import Trainer
 
@@ -80,7 +80,9 @@ def main() -> None:
     for bonus in options.bonuses:
         solved = [r.solved_at for r in results if r.bonus == bonus and r.solved_at is not None]
         print(f"{bonus}: {len(solved)} of {options.seeds} seeds solved within {options.frames:,} steps", solved)
-    save_table(Path(options.out), Result._fields, results)
+    out = Path(options.out)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    out.write_text(table(Result._fields, results))
     print(options.out)
 
 

@@ -62,7 +62,9 @@ def test_mask_keeps_the_stated_share_and_averages_over_it():
         assert float(weight.sum()) == pytest.approx(1.0, rel=1e-5)
         shares.append(len(chosen) / keep.numel())
     assert np.mean(shares) == pytest.approx(0.25, abs=0.005)
-    assert len({kept(torch.rand(128, 32) < 0.25, 0.25)[0].shape for _ in range(5)}) == 1  # shapes do not depend on it
+    assert (
+        len({kept(torch.rand(128, 32) < 0.25, 0.25, padded=True)[0].shape for _ in range(5)}) == 1
+    )  # shapes do not depend on it
 
 
 def test_an_empty_mask_gives_no_loss():

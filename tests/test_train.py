@@ -13,7 +13,7 @@ from rnd import envs, run
 from rnd.bonus.rnd import RND
 from rnd.config import BonusConfig
 from rnd.presets import preset, small
-from rnd.train import Trainer, in_chunks, random_steps
+from rnd.train import SCORED_AT_ONCE, Trainer, in_chunks, random_steps
 
 GOLDEN = Path(__file__).parent / "golden" / "curve.json"
 
@@ -112,7 +112,7 @@ def test_bonus_in_chunks_equals_the_bonus_at_once(monkeypatch):
     trainer.collector.start()
     moves = trainer.collector.collect().transitions
     whole = trainer.bonus.score(moves)
-    monkeypatch.setattr("rnd.train.SCORED_AT_ONCE", 24)
+    monkeypatch.setitem(SCORED_AT_ONCE, "cpu", 24)
     torch.testing.assert_close(in_chunks(trainer.bonus.score, moves), whole)
 
 

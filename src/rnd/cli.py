@@ -26,7 +26,7 @@ COMMANDS = {
     ),
     "export": ("rnd.commands.export", "share an agent, or a checkpoint in parts: rnd export RUN [--max-part 15MB]"),
     "import": ("rnd.commands.import_", "join an exported checkpoint into a run folder: rnd import FOLDER"),
-    "bench": ("rnd.commands.bench", "measure: rnd bench envs"),
+    "bench": ("rnd.commands.bench", "measure speed beside its limits: rnd bench envs, learner or train"),
 }
 """Name to (module with a `main(arguments)`, one line for --help)."""
 

@@ -65,6 +65,18 @@ class Replay:
         graph.replay()  # the capture itself computes nothing
 
 
+class Wait:
+    """Wait for the device without spinning: the core that would spin belongs to the emulator."""
+
+    def __init__(self, device: torch.device):
+        self._event = torch.cuda.Event(blocking=True) if device.type == "cuda" else None
+
+    def __call__(self) -> None:
+        if self._event is not None:
+            self._event.record()
+            self._event.synchronize()
+
+
 def channels_last(module: M, device: torch.device) -> M:
     """Convolution weights in the memory order of the tensor cores."""
     if device.type == "cuda":

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from rnd.fast import Wait
 from rnd.rollout import Collector, Rollout
 
 
@@ -16,7 +17,8 @@ class OverlappedCollector:
     """Collects the next rollout while the caller learns from the last one.
 
     The rollout that is learned from was acted by the policy of one update before: not the paper's synchronous loop,
-    and PPO's ratio accounts for it. The first rollouts are synchronous, so that graphs are captured undisturbed.
+    and PPO's ratio accounts for it. The first rollouts of a process do not run beside the update, so that graphs are
+    captured undisturbed; the lag is the same.
     """
 
     SYNCHRONOUS = 2
@@ -25,7 +27,11 @@ class OverlappedCollector:
         self.inner, self.policy = collector, collector.policy
         self.actor = collector.policy = copy.deepcopy(collector.policy)
         self.clock = collector.clock
+        self._wait = Wait(collector.device)
         self._calls = 0
+        """Rollouts of the run; decides the lag."""
+        self._calls_here = 0
+        """Rollouts of this process; decides whether the next one runs beside the update."""
         self._pending: Future[Rollout] | None = None
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="collector")
 
@@ -35,14 +41,17 @@ class OverlappedCollector:
     def collect(self) -> Rollout:
         """The last rollout, copied; the next one is under way when this returns."""
         self._calls += 1
+        self._calls_here += 1
         rollout = self._pending.result() if self._pending else self._work()
         rollout = rollout.clone()
         with torch.no_grad():
             for mine, learned in zip(self.actor.parameters(), self.policy.parameters(), strict=True):
                 mine.copy_(learned)
         if self._calls > self.SYNCHRONOUS:
-            self._synchronize()
+            self._wait()
             self._pending = self._pool.submit(self._work)
+            if self._calls_here <= self.SYNCHRONOUS:
+                self._pending.result()
         return rollout
 
     def close(self) -> None:
@@ -82,7 +91,3 @@ class OverlappedCollector:
     @cached_property
     def _stream(self) -> torch.cuda.Stream:
         return torch.cuda.Stream()
-
-    def _synchronize(self) -> None:
-        if self.inner.device.type == "cuda":
-            torch.cuda.current_stream().synchronize()

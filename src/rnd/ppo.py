@@ -16,7 +16,7 @@ from rnd.config import Config
 from rnd.distributed import ALONE, Ranks
 from rnd.envs.spec import ActionSpec
 from rnd.errors import RunError
-from rnd.fast import Replay, arithmetic, compiled, uses_graphs
+from rnd.fast import Replay, Wait, arithmetic, compiled, uses_graphs
 from rnd.networks import Policy, PolicyOutput
 from rnd.returns import Targets
 from rnd.rollout import Rollout
@@ -135,6 +135,7 @@ class Learner:
         self.not_finite = torch.zeros((), device=self.device)
         self.optimizer.found_inf = self.not_finite  # type: ignore[attr-defined]
         self._loss = compiled(minibatch_loss, config, self.device)
+        self._wait = Wait(self.device)
         self._epoch = Replay(self.epoch, config, self.device) if ranks.world == 1 else self.epoch
 
     def update(self, rollout: Rollout, targets: Targets, bonus_targets: Tensor) -> dict[str, float]:
@@ -148,6 +149,7 @@ class Learner:
             torch.lt(draw_TN, config.keep, out=batch.keep_TN)
             self._weigh(batch)
             self._epoch()
+        self._wait()
         count = config.epochs * config.minibatches
         losses = {name: float(value) / count for name, value in self.sums.items()}
         if bool(self.not_finite):
@@ -197,9 +199,19 @@ class Learner:
         return {str(i): dict(moments) for i, moments in self.optimizer.state_dict()["state"].items()}
 
     def load_state_dict(self, state: dict[str, dict[str, Tensor]]) -> None:
-        moments = {int(i): dict(values) for i, values in state.items()}
+        moments = {
+            int(i): {name: laid_out_like(self.parameters[int(i)], value) for name, value in values.items()}
+            for i, values in state.items()
+        }
         groups = self.optimizer.state_dict()["param_groups"]
         self.optimizer.load_state_dict({"state": moments, "param_groups": groups})
+
+
+def laid_out_like(parameter: Tensor, value: Tensor) -> Tensor:
+    """`value` in the memory order of its parameter: the fused optimiser goes through both side by side."""
+    if value.shape != parameter.shape:
+        return value
+    return torch.empty_like(parameter, dtype=value.dtype, device=value.device, requires_grad=False).copy_(value)
 
 
 class NonFiniteLossError(RunError):

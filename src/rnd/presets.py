@@ -24,7 +24,9 @@ ATARI_GAMES = {
 def preset(game: str) -> Config:
     """The config from which `rnd train GAME` starts."""
     env_id = ATARI_GAMES.get(game, game)
-    return atari(env_id) if env_id.startswith("ALE/") else small(env_id)
+    if env_id.startswith("ALE/"):
+        return atari(env_id)
+    return own(env_id) if env_id.startswith("rnd/") else small(env_id)
 
 
 def atari(env_id: str) -> Config:
@@ -45,6 +47,20 @@ def small(env_id: str) -> Config:
         entropy_coef=0.003,
         gamma_ext=0.99,
         ext_coef=5.0,
+        clip_reward=False,
+        bootstrap_truncated=True,
+    )
+
+
+def own(env_id: str) -> Config:
+    """DeepSea and NoisyTV: cells one-hot. A policy that must make 20 right choices in a row may not stay random."""
+    return Config(
+        env=EnvConfig(id=env_id, num_envs=32, frame_skip=1, sticky=0.0),
+        bonus_options=BonusConfig(features=64, hidden=128, keep=1.0, random_steps=128),
+        policy="mlp",
+        frames=400_000,
+        lr=1e-3,
+        gamma_ext=0.99,
         clip_reward=False,
         bootstrap_truncated=True,
     )

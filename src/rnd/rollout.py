@@ -21,7 +21,7 @@ from rnd import actions as act
 from rnd.config import Config
 from rnd.envs.interface import Episode, Step, VectorEnv
 from rnd.envs.spec import ActionSpec
-from rnd.fast import Replay, arithmetic, compiled
+from rnd.fast import Replay, Wait, arithmetic, compiled
 from rnd.networks import STACK, Policy, PolicyOutput
 from rnd.stopwatch import Stopwatch
 from rnd.transitions import Transitions
@@ -78,6 +78,7 @@ class Collector:
         self.config, self.env, self.policy = config, env, policy
         self.device, self.generator = device, generator
         self.clock = Stopwatch("emulation", "inference")
+        self._wait = Wait(device)
         steps, envs = config.rollout_steps, config.env.num_envs
         observation, action = env.spec.observation, env.spec.action
         self.stack = STACK if observation.kind == "image" else 1
@@ -184,8 +185,7 @@ class Collector:
         with self.clock("inference"):
             self._think[g]()
             self.actions_host[rows].copy_(self.actions_now[rows], non_blocking=True)
-            if self.device.type == "cuda":
-                torch.cuda.current_stream().synchronize()
+            self._wait()
         with self.clock("emulation"):
             self.env.send(g, self.actions_host[rows])
 
@@ -233,6 +233,9 @@ class Collector:
             episodes=episodes,
             rooms_entered=rooms,
         )
+
+    def close(self) -> None:
+        """Nothing is under way between rollouts."""
 
     def state_dict(self) -> dict[str, Tensor]:
         """What the next rollout starts from."""

@@ -109,6 +109,8 @@ def begin(trainer: Trainer, folder: RunFolder, console: Console, stop: Interrupt
     banner(trainer, folder, console)
     random_start(trainer, folder, console, stop)
     trainer.collector.start()
+    if trainer.env.spec.has_rooms:  # the room in which the first episodes start was entered, too
+        trainer.episodes.update([], trainer.env.buffers["room"].tolist(), frames=0)
 
 
 def newest(folder: RunFolder, console: Console) -> Checkpoint | None:
@@ -195,6 +197,7 @@ def work(
     except LostRankError as error:  # it may be noticed anywhere
         raise LostRankError(f"{error}; {how_to_go_on(folder)}") from error
     finally:
+        trainer.collector.close()  # before the environments: a rollout may be under way
         writers.close()
     farewell(folder, last, console, "stopped" if stop.code else "finished")
     if stop.code is not None and trainer.iteration < trainer.config.iterations:
@@ -224,7 +227,7 @@ def timing(trainer: Trainer, seconds: float) -> Row:
     """Where the wall time of an iteration went. With --overlap the parts run side by side and add up to more."""
     parts = trainer.collector.clock.lap() | trainer.clock.lap()
     speed = trainer.config.frames_per_rollout / max(seconds, 1e-9)
-    return {"seconds": seconds, "frames_per_second": speed, **parts, "other": seconds - sum(parts.values())}
+    return {"seconds": seconds, "frames_per_second": speed, **parts, "other": max(0.0, seconds - sum(parts.values()))}
 
 
 def rows(trainer: Trainer, keeper: Keeper, last: Row) -> Iterator[Row]:
@@ -264,10 +267,9 @@ def make_writers(trainer: Trainer, folder: RunFolder) -> Writers:
     if not trainer.ranks.leads:
         return Writers([])
     # TensorBoard drops what an earlier process wrote after the checkpoint.
-    purge = trainer.frames + 1 if trainer.iteration else None
     writers: list[Writer] = [
         CsvWriter(folder.path),
-        TensorBoardWriter(folder.path, purge),
+        TensorBoardWriter(folder.path, purge_step=trainer.frames + 1),
         PlacesWriter(folder.path, trainer.episodes),
     ]
     if config.wandb:
@@ -303,4 +305,4 @@ def farewell(folder: RunFolder, last: Row, console: Console, word: str) -> None:
     say(console, f"  metrics      {folder.path / 'metrics.csv'}")
     say(console, f"  tensorboard  tensorboard --logdir {folder.path / 'tensorboard'}")
     say(console, f"  config       {folder.path / 'config.json'}")
-    say(console, f"  report       rnd report {folder.path}")
+    say(console, f"  report       {folder.path / 'report.html'}, after: rnd report {folder.path}")

@@ -34,7 +34,7 @@ from rnd.rollout import Collector, Rollout, random_actions
 from rnd.stopwatch import Stopwatch
 from rnd.transitions import Transitions
 
-SCORED_AT_ONCE = 4096
+SCORED_AT_ONCE = {"cpu": 4096, "cuda": 16_384}
 """Transitions whose bonus is computed together: bounds the memory of the networks' activations."""
 
 
@@ -124,7 +124,7 @@ class Trainer:
         for step in range(1, total + 1):
             seen.append(self.env.step(random_actions(self.env, self.random)).obs.clone())
             if step % chunk == 0 or step == total:
-                for obs in torch.stack(seen).split(max(1, SCORED_AT_ONCE // self.env.num_envs)):
+                for obs in torch.stack(seen).split(at_once(self.device, self.env.num_envs)):
                     self.bonus.observe(obs.to(self.device))
                 seen.clear()
                 yield step
@@ -203,8 +203,13 @@ class Trainer:
 def in_chunks(function: Callable[[Transitions], Tensor], moves: Transitions) -> Tensor:
     """`function` over a rollout, a few steps at a time."""
     steps, envs = moves.actions.shape[:2]
-    size = max(1, SCORED_AT_ONCE // envs)
+    size = at_once(moves.frames.device, envs)
     return torch.cat([function(moves.steps(t, min(t + size, steps))) for t in range(0, steps, size)])
+
+
+def at_once(device: torch.device, envs: int) -> int:
+    """Steps of a rollout that are scored together."""
+    return max(1, SCORED_AT_ONCE[device.type] // envs)
 
 
 def random_steps(config: Config) -> int:

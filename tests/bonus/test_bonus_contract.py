@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from functools import partial
 
 import pytest
 import torch
@@ -20,6 +21,7 @@ from bonus_cases import (
     transitions,
 )
 
+from rnd.bonus import prediction
 from rnd.bonus.contract import kept
 
 pytestmark = pytest.mark.parametrize("observation", OBSERVATIONS.values(), ids=OBSERVATIONS)
@@ -172,16 +174,29 @@ def test_picked_transitions_are_the_chosen_ones(observation):
     assert torch.equal(picked.actions[0], moves.actions.flatten()[index_C])
 
 
-def test_kept_has_a_fixed_shape_and_weights_that_sum_to_one(observation):
+@pytest.mark.parametrize("padded", [True, False])
+def test_kept_are_the_chosen_ones_with_weights_that_sum_to_one(observation, padded):
     sizes = set()
     for seed in range(20):
         keep_TN = torch.rand(128, 8, generator=torch.Generator().manual_seed(seed)) < 0.25
-        index_C, weight_C = kept(keep_TN, 0.25)
+        index_C, weight_C = kept(keep_TN, 0.25, padded)
         sizes.add(len(index_C))
         assert float(weight_C.sum()) == pytest.approx(1)
         assert set(index_C[weight_C > 0].tolist()) == set(keep_TN.flatten().nonzero().flatten().tolist())
-    assert len(sizes) == 1
-    assert sizes.pop() < 128 * 8 / 2
+        assert padded or len(index_C) == int(keep_TN.sum())
+    assert (len(sizes) == 1) == padded, "padding is there to fix the shape"
+    assert max(sizes) < 128 * 8 / 2
+
+
+@pytest.mark.parametrize("name", TRAINED)
+def test_padding_does_not_change_the_loss(name, observation, monkeypatch):
+    bonus = started(name, observation)
+    moves = transitions(observation, steps=6)
+    keep_TN = torch.rand(6, 3, generator=torch.Generator().manual_seed(0)) < 0.5
+    plain = bonus.loss(moves, bonus.targets(moves), keep_TN, 0.5)
+    monkeypatch.setattr(prediction, "kept", partial(kept, padded=True))
+    padded = bonus.loss(moves, bonus.targets(moves), keep_TN, 0.5)
+    assert float(plain.detach()) == pytest.approx(float(padded.detach()), rel=1e-5)
 
 
 def test_observing_in_any_shape_is_the_same(observation):

@@ -77,7 +77,7 @@ def test_frames_are_those_of_gymnasium(rom):
         assert not replay.recording
         if terminated or truncated:
             ends += 1
-            obs, info = theirs.reset(seed=0)
+            obs, info = theirs.reset()
         assert np.array_equal(out["obs"][0], obs), step
         assert info["lives"] == out["lives"][0]
     assert ends >= 2
@@ -143,12 +143,11 @@ def test_no_stickiness_at_zero_and_memory_ends_with_the_episode():
 def test_an_idle_episode_has_4500_steps(rom):
     cell, out = make(rom)
     cell.reset(out, 0)
-    first = out["obs"][0].copy()
     for step in range(1, 4_501):
         cell.step(out, 0)
         assert not out["terminated"][0]
         assert out["truncated"][0] == (step == 4_500)
-    assert cell.frames == 0 and np.array_equal(out["obs"][0], first)
+    assert cell.frames == 0
 
 
 def test_a_lost_life_does_not_end_the_episode():

@@ -88,6 +88,15 @@ def disabled(num_envs):
     return walks(num_envs, AutoresetMode.DISABLED)
 
 
+class Stumble(Walk):
+    def step(self, action):
+        raise ZeroDivisionError("a stone")
+
+
+def stumbles(num_envs):
+    return SyncVectorEnv([Stumble] * num_envs)
+
+
 def three_walks():
     return walks(3, AutoresetMode.SAME_STEP)
 
@@ -129,6 +138,14 @@ def test_a_restored_vector_environment_starts_anew():
         assert told.info.truncated.all() and (told.info.final_obs == last).all()
         assert (told.obs[:, 0] == 0).all() and (told.obs[:, 1] != last[:, 1]).any()
         assert (other.step(np.zeros(4, int)).obs[:, 0] == 1).all()
+
+
+def test_a_vector_environment_that_raises():
+    with closing(envs.make(config("test_gym:stumbles"))) as env:
+        env.reset()
+        with pytest.raises(RunError, match="the vector environment raised ZeroDivisionError: a stone") as caught:
+            env.step(np.zeros(4, int))
+    assert "Traceback" in caught.value.__notes__[0]
 
 
 def test_a_vector_environment_of_another_size_is_refused():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import types
 from contextlib import closing
 
@@ -68,7 +67,7 @@ def stand_in(monkeypatch):
     module.available = lambda: True
     module.why_unavailable = lambda: "it is switched off"
     module.supported_games = lambda: ("montezuma_revenge",)
-    monkeypatch.setitem(sys.modules, "rnd.envs.native", module)
+    monkeypatch.setattr("rnd.envs.native_envs.native", module)
     return module
 
 
@@ -112,12 +111,6 @@ def test_the_choice_of_the_backend_is_told(stand_in):
         envs.make(config(backend="native"))
 
 
-def test_a_core_that_is_not_built(monkeypatch):
-    monkeypatch.setitem(sys.modules, "rnd.envs.native", None)
-    with closing(envs.make(config(num_envs=1))) as env:
-        assert env.spec.backend == "ale-py, in this process; native core: not built"
-
-
 @pytest.mark.parametrize("game", ATARI_GAMES)
 def test_the_native_core_gives_the_bytes_of_ale(game):
     chosen = config(ATARI_GAMES[game], 2, max_episode_frames=4_000)
@@ -134,3 +127,20 @@ def test_the_native_core_gives_the_bytes_of_ale(game):
         with closing(NativeEnvs(chosen, 1)) as restored:
             restored.load_state_dict(state)
             assert_same_steps(restored, native, 300, seed=6)
+
+
+@pytest.mark.parametrize("game", ["freeway", "private-eye", "solaris"])
+@pytest.mark.xfail(reason="the native core does not know the power-on timer of every reset yet", strict=False)
+def test_the_native_core_resets_like_ale(game):
+    """Where a reset depends on the resets before it: 100 episodes of two agent steps."""
+    options = {"num_envs": 1, "max_episode_frames": 8}
+    problem = why_not(config(ATARI_GAMES[game], **options))
+    if problem:
+        pytest.skip(f"native core: {problem}")
+    with (
+        closing(envs.make(config(ATARI_GAMES[game], backend="native", **options))) as native,
+        closing(envs.make(config(ATARI_GAMES[game], backend="ale", **options))) as ale,
+    ):
+        native.reset()
+        ale.reset()
+        assert_same_steps(native, ale, 200, seed=0)

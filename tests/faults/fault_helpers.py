@@ -76,6 +76,15 @@ def iterations(path: Path) -> list[int]:
     return [int(line.split(",")[0]) for line in lines]
 
 
+def tensorboard_steps(path: Path, name: str = "train/loss") -> list[int]:
+    """Steps of a curve as TensorBoard shows it."""
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    events = EventAccumulator(str(path / "tensorboard"), size_guidance={"scalars": 0})
+    events.Reload()
+    return [event.step for event in events.Scalars(name)]
+
+
 class Rnd:
     """The program as a real process; all its children carry a mark, so that orphans are found."""
 

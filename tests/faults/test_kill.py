@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
-from fault_helpers import FLAGS, FRAMES, Rnd, fingerprint, iterations, resume, small, start
+from fault_helpers import FLAGS, FRAMES, Rnd, fingerprint, iterations, resume, small, start, tensorboard_steps
 
 from rnd.record import checkpoint
 
@@ -44,6 +44,7 @@ def check_killed(path: Path, folder: Path) -> int:
     length = int(checkpoint.found(path / "checkpoints")[-1].name) + EVERY
     resume(path, length)
     assert iterations(path) == list(range(1, length + 1))
+    assert tensorboard_steps(path) == [FRAMES * i for i in range(1, length + 1)]
     whole = start(small(iterations=length, checkpoint={"every_iterations": EVERY}), folder, "whole")
     assert fingerprint(path) == fingerprint(whole)
     return length

@@ -12,11 +12,12 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from rnd import cli
 from rnd.config import BonusConfig
-from rnd.paper.local import LocalJobs, frames_done
+from rnd.paper.local import LocalJobs, _sharing, frames_done
 from rnd.paper.plan import Scale, State, cells
-from rnd.paper.recipes import Arm, Recipe
-from rnd.presets import small
+from rnd.paper.recipes import RECIPES, Arm, Recipe
+from rnd.presets import preset, small
 
 ROLLOUTS = 40
 """Of the run that is killed: it must live long enough to be caught."""
@@ -39,6 +40,7 @@ def recipe(rollouts: int = 6, arms: int = 2) -> Recipe:
         env=replace(config.env, num_envs=4),
         bonus_options=BonusConfig(features=8, hidden=8, random_steps=16),
         policy_width=8,
+        rollout_steps=128,
         device="cpu",
     )
     config = replace(config, frames=rollouts * config.frames_per_rollout)
@@ -136,3 +138,47 @@ def test_killed_in_the_middle_and_called_again_it_completes(tmp_path, how):
     said, _ = third.communicate(timeout=60)
     assert third.returncode == 0 and "1 run, 1 finished" in said and (out / "tiny.png").exists()
     assert before == {cell.path: (cell.path / "metrics.csv").stat().st_mtime_ns for cell in found}
+
+
+def test_figure1_trains_an_agent_and_plays_it(tmp_path, monkeypatch, capsys):
+    """The command from nothing to the video, on a grid instead of Montezuma's Revenge."""
+    config = small("MiniGrid-Empty-5x5-v0")
+    options = BonusConfig(features=8, hidden=8, random_steps=16)
+    config = replace(config, env=replace(config.env, num_envs=4), bonus_options=options, frames=512, device="cpu")
+    tiny = Recipe("figure1", "Figure 1", (Arm("rnd", "RND", config),), seeds=1)
+    monkeypatch.setitem(RECIPES, "figure1", lambda: tiny)
+    with pytest.raises(SystemExit) as stop:
+        cli.main(["paper", "figure1", "--episodes", "2", "--out", str(tmp_path)])
+    said = capsys.readouterr().out
+    assert stop.value.code == 0, said
+    assert all((tmp_path / f"figure1{ending}").stat().st_size for ending in (".mp4", ".png", ".svg", ".csv"))
+
+
+def test_cells_share_the_cores():
+    atari = preset("montezuma")
+    assert _sharing(atari, 3).env.workers == 3
+    chosen = replace(atari, env=replace(atari.env, workers=7))
+    assert _sharing(chosen, 3) == chosen
+    assert _sharing(small("CartPole-v1"), 3).env.workers is None
+
+
+@pytest.mark.long
+def test_figure3_from_nothing_to_a_picture_and_again(tmp_path):
+    """The bar of the experiments: some minutes on two cores, and seconds when everything is there."""
+    words = [
+        sys.executable,
+        "-m",
+        "rnd",
+        "paper",
+        "figure3",
+        "--scale",
+        "0.000002",
+        "--jobs",
+        "2",
+        "--out",
+        str(tmp_path),
+    ]
+    for seconds, expected in ((600, "6 to run"), (60, "6 finished")):
+        done = subprocess.run(words, capture_output=True, text=True, timeout=seconds)
+        assert done.returncode == 0 and expected in done.stdout, done.stdout + done.stderr
+        assert (tmp_path / "figure3-scale-2e-06.png").stat().st_size > 10_000

@@ -55,6 +55,14 @@ def test_the_map_has_24_rooms_that_can_be_seen(browser, page):
     assert browser.run(f"{rooms}.length") == 24
     assert browser.run(f"new Set({rooms}.map(r => r.dataset.room)).size") == 24
     assert browser.run(f"{rooms}.every(r => r.getBoundingClientRect().width > 8)") is True
+    inside = "document.querySelector('.pyramid').getBoundingClientRect()"
+    assert browser.run(f"{rooms}.every(r => r.getBoundingClientRect().left >= {inside}.left - 1)") is True
+    assert browser.run(f"{rooms}.every(r => r.getBoundingClientRect().right <= {inside}.right + 1)") is True
+    for above, below in ((1, 5), (5, 11), (11, 19), (2, 6), (7, 13), (13, 21)):  # ladders lead straight down
+        lefts = [
+            browser.run(f"document.querySelector('[data-room=\"{n}\"] rect').x.baseVal.value") for n in (above, below)
+        ]
+        assert lefts[0] == lefts[1]
     colour = "getComputedStyle(document.querySelector('.room.seen rect')).fill"
     before = browser.run(colour)
     browser.run("document.querySelector('.switch button[value=often]').click()")

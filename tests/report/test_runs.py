@@ -10,7 +10,7 @@ import pytest
 
 from rnd.errors import UserError
 from rnd.presets import preset
-from rnd.report.runs import digest, expand, grouped, read_run
+from rnd.report.runs import Run, digest, expand, grouped, read_run
 
 STORED = Path(__file__).parent / "stored"
 
@@ -80,5 +80,8 @@ def test_seeds_are_grouped_and_labelled_by_what_differs():
     names = ("rnd-s1", "ppo-s1", "rnd-s2", "rnd-s3")
     groups = grouped([read_run(STORED / name) for name in names])
     assert [(group.label, len(group.runs)) for group in groups] == [("rnd", 3), ("none", 1)]
+    presets = [Run(Path(game), preset(game)) for game in ("pitfall", "MiniGrid-MultiRoom-N4-S5-v1")]
+    labels = [group.label for group in grouped(presets)]  # they differ in much more, which nobody chose
+    assert labels == ["Pitfall, cnn", "MiniGrid-MultiRoom-N4-S5, mlp"]
     alone = grouped([read_run(STORED / "rnd-s1")])
     assert alone[0].label == "MontezumaRevenge, rnd, cnn"

@@ -1,6 +1,7 @@
 """The video and the strip: the bonus is the recorded one, whitened as in training, and the same seed repeats itself."""
 
 import csv
+import json
 from dataclasses import replace
 
 import cv2
@@ -13,7 +14,7 @@ from rnd import run
 from rnd.config import BonusConfig
 from rnd.errors import UserError
 from rnd.presets import preset, small
-from rnd.record.export import load_agent
+from rnd.record.export import export_agent, load_agent
 from rnd.report.events import Events
 from rnd.report.play import as_picture, environment, episode, play, screen
 from rnd.report.video import ACCENT, CURVE, HEIGHT, WIDTH, Overlay
@@ -33,6 +34,7 @@ def trained(tmp_path_factory):
         env=replace(config.env, num_envs=4),
         bonus_options=BonusConfig(features=8, hidden=16, keep=1.0, random_steps=16),
         policy_width=16,
+        rollout_steps=128,
         frames=4 * 128 * 2,
         out=str(tmp_path_factory.mktemp("runs")),
         name="agent",
@@ -43,6 +45,11 @@ def trained(tmp_path_factory):
 @pytest.fixture(scope="module")
 def watched(trained):
     return watch(trained, trained / "watch" / "episode", WatchOptions(episodes=2, seed=3), quiet())
+
+
+def test_the_cells_where_episodes_start_are_on_the_map(trained):
+    entries = json.loads((trained / "rooms.json").read_text()).values()
+    assert 1 <= sum(first == 0 for first, _ in entries) <= 4  # four environments
 
 
 def table(path):
@@ -154,3 +161,12 @@ def test_no_checkpoint_and_wrong_numbers_are_told(tmp_path, trained):
         watch(tmp_path / "nothing", tmp_path / "x", WatchOptions(), quiet())
     with pytest.raises(UserError, match="must be 1 or more"):
         watch(trained, tmp_path / "x", WatchOptions(episodes=0), quiet())
+
+
+def test_an_exported_agent_plays_as_its_run_does(trained, tmp_path):
+    file = export_agent(trained, tmp_path / "agent.safetensors")
+    options = WatchOptions(seed=3)
+    run_table, file_table = (
+        watch(path, tmp_path / f"{path.name}-watched" / "x", options, quiet())[3] for path in (trained, file)
+    )
+    assert run_table.read_text() == file_table.read_text()

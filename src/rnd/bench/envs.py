@@ -10,17 +10,17 @@ same step) and steps all environments with one call. A frame is a raw frame: fou
 from __future__ import annotations
 
 import dataclasses
-import importlib
 import json
 import statistics
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from rich.console import Console
 
+from rnd.envs import native
 from rnd.envs.cells import rom_of
 from rnd.envs.interface import VectorEnv
 from rnd.envs.native_envs import NativeEnvs, why_not
@@ -52,6 +52,8 @@ class Options:
     """Print JSON instead of a table."""
     exactness: bool = False
     """Compare the native core with ale-py frame by frame instead of measuring speed."""
+    frames: int = 100_000
+    """Raw frames a game of --exactness."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -87,12 +89,16 @@ def run(options: Options, console: Console) -> int:
 
 
 def exactness(options: Options, console: Console) -> int:
-    try:
-        module: Any = importlib.import_module("rnd.envs.native.exactness")
-    except ImportError:
-        console.print("the native core is not built: there is nothing to compare with ale-py", highlight=False)
+    """The native core beside ale-py, frame by frame; 1 where they differ, or where there is no native core."""
+    if not native.available():
+        console.print(f"{native.why_unavailable()}; there is nothing to compare with ale-py", highlight=False)
         return 1
-    return int(module.run_exactness(chosen_games(options), console) or 0)
+    from rnd.envs.native.exactness import run_exactness, table
+
+    roms = [rom_of(ATARI_GAMES[game]) for game in chosen_games(options)]
+    results = run_exactness(roms, options.frames, jobs=options.workers or cores())
+    console.print(table(results), highlight=False, soft_wrap=True)
+    return 0 if all(result.exact for result in results) else 1
 
 
 def chosen_games(options: Options) -> list[str]:

@@ -1,15 +1,48 @@
-"""`rnd bench learner`: the update of one rollout alone, again and again on the same data."""
+"""rnd bench learner: the update of one rollout alone, again and again on the same data.
+
+Everything of an iteration but acting: bonus, scaling, returns, statistics, and epochs of minibatches. The frames are
+synthetic, so no emulator is needed.
+"""
 
 from __future__ import annotations
 
+import json
 import time
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
+from typing import Literal
 
 import torch
+from rich.console import Console
+from rich.table import Table
 
 from rnd.bench.synthetic import SyntheticAtari
 from rnd.config import Config
+from rnd.presets import preset
 from rnd.train import Trainer
+
+
+@dataclass(frozen=True)
+class Options:
+    """What is measured."""
+
+    num_envs: tuple[int, ...] = (128, 1024)
+    """Numbers of environments; the predictor keeps 32/N of the samples."""
+    precision: tuple[Literal["tf32", "float32", "bf16"], ...] = ("tf32", "bf16")
+    """Matrix arithmetic on CUDA; the CPU always computes in float32."""
+    policy: Literal["cnn", "gru"] = "cnn"
+    """Policy network."""
+    bonus: str = "rnd"
+    """Intrinsic reward."""
+    plain: bool = False
+    """Also measure the plain path, without graphs and compilation."""
+    rollout_steps: int = 128
+    """Steps of a rollout."""
+    repeats: int = 8
+    """Timed updates; the median counts."""
+    device: str = "auto"
+    """auto, cpu, cuda or cuda:N."""
+    json: bool = False
+    """Print JSON instead of a table."""
 
 
 @dataclass(frozen=True)
@@ -26,8 +59,46 @@ class LearnerSpeed:
     """Device memory at its peak; 0 on the CPU."""
 
 
+def run(options: Options, console: Console) -> int:
+    """The whole bench; the exit code."""
+    results = []
+    for num_envs in options.num_envs:
+        for precision in options.precision:
+            for fast in (True, False) if options.plain else (True,):
+                config = bench_config(options, num_envs, precision, fast)
+                results.append(measure(config, repeats=options.repeats))
+    if options.json:
+        print(json.dumps([asdict(result) for result in results], indent=2))
+        return 0
+    table = Table("environments", "arithmetic", "path", "ms an update", "frames/s", "peak GB", title="learner alone")
+    for r in results:
+        path = "fast" if r.fast else "plain"
+        figures = f"{r.milliseconds:,.1f}", f"{r.frames_per_second:,.0f}", f"{r.peak_gigabytes:.1f}"
+        table.add_row(str(r.num_envs), r.precision, path, *figures)
+    console.print(table)
+    return 0
+
+
+def bench_config(options: Options, num_envs: int, precision: Literal["tf32", "float32", "bf16"], fast: bool) -> Config:
+    """The paper's run, with what the options change."""
+    paper = preset("montezuma")
+    return replace(
+        paper,
+        env=replace(paper.env, num_envs=num_envs),
+        precision=precision,
+        fast=fast,
+        policy=options.policy,
+        bonus=options.bonus,
+        rollout_steps=options.rollout_steps,
+        device=options.device,
+    )
+
+
 def measure(config: Config, warm_up: int = 3, repeats: int = 8) -> LearnerSpeed:
     """Everything of an iteration but acting: bonus, returns, statistics, epochs."""
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats()
     env = SyntheticAtari(config.env.num_envs, frame_skip=config.env.frame_skip)
     trainer = Trainer(replace(config, overlap=False), env)
     trainer.collector.start()

@@ -40,13 +40,16 @@ class Bonus(nn.Module):
         """Mean loss over the kept transitions of a minibatch; `share` is the probability behind `keep`."""
 
 
-def kept(keep_TN: Tensor, share: float) -> tuple[Tensor, Tensor]:
+def kept(keep_TN: Tensor, share: float, padded: bool | None = None) -> tuple[Tensor, Tensor]:
     """Indices [C] of the kept samples and their weights: 1/kept each, 0 for padding.
 
-    C is fixed by the share, six deviations above the expected number, so that shapes never depend on the draw and
-    nothing waits for the device.
+    On CUDA C is fixed by the share, six deviations above the expected number, so that shapes never depend on the draw
+    and nothing waits for the device. Elsewhere there is no padding: it would cost time.
     """
     keep_B = keep_TN.flatten()
+    if not (keep_B.is_cuda if padded is None else padded):
+        index_C = keep_B.nonzero().flatten()
+        return index_C, torch.full((len(index_C),), 1 / max(len(index_C), 1), device=keep_B.device)
     total = keep_B.numel()
     capacity = total
     if share < 1:

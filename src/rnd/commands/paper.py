@@ -171,7 +171,7 @@ def _list(recipe: Recipe, chosen: list[Cell], scale: Scale, out: Path, console: 
     with console.status("measuring frames a second"):
         speed = frames_per_second(recipe, chosen, out)
     table = Table(box=None, pad_edge=False)
-    for title in ("arm", "game", "bonus", "policy", "environments", "frames a run", "seeds", "estimated time here"):
+    for title in ("arm", "bonus", "policy", "envs", "frames a run", "seeds", "estimated time here"):
         table.add_column(title, overflow="fold")
     total = 0.0
     for arm in recipe.arms:
@@ -182,7 +182,7 @@ def _list(recipe: Recipe, chosen: list[Cell], scale: Scale, out: Path, console: 
         seconds = sum(cell.config.frames for cell in own) / speed[config.policy][0]
         total += seconds
         sizes = str(config.env.num_envs), count(config.frames), str(len(own))
-        table.add_row(arm.name, config.env.id, config.bonus, config.policy, *sizes, duration(seconds))
+        table.add_row(arm.name, config.bonus, config.policy, *sizes, duration(seconds))
     _say(console, recipe.title + (f" (scaled: {scale.describe(recipe)})" if scale.factor < 1 else ""))
     console.print(table)
     measured = ", ".join(f"{policy} {count(fps)} frames/s from {source}" for policy, (fps, source) in speed.items())

@@ -45,9 +45,6 @@ class AleCell(Cell):
         self.frames = 0
         self._last, self._last_but_one, self._seen = np.zeros((3, *RAW_SCREEN), np.uint8)
         self._ram = np.zeros(128, np.uint8)
-        self.ale.reset_game()
-        self._start = self.ale.cloneState(include_rng=True)
-        self._start_screen = self.ale.getScreenGrayscale().reshape(RAW_SCREEN)
         self.spec = EnvSpec(
             id=env_id,
             observation=ObservationSpec("image", (SCREEN, SCREEN)),
@@ -59,33 +56,33 @@ class AleCell(Cell):
         )
 
     def reset(self, out: Arrays, i: int) -> None:
-        # Every episode starts as the first one after the ROM was loaded. ale-py's own later resets differ from it in
-        # Solaris, Private Eye and Freeway, by the number of resets before: not a thing that a run should depend on.
-        self.ale.restoreState(self._start)
+        self.ale.reset_game()  # not always the same start: Solaris draws from a timer that is noise at power-on
         self.executed = 0  # NOOP: the sticky memory does not outlive the episode
         self.frames = 0
-        self._last[...] = self._start_screen  # ale-py shows the old screen until the first frame after a restore
+        self.ale.getScreenGrayscale(self._last)
         self._last_but_one.fill(0)
         self._tell(out, i)
 
     def step(self, out: Arrays, i: int) -> None:
-        ale, wanted, reward = self.ale, self.actions[out["action"][i]], 0
+        ale, wanted, executed, reward = self.ale, self.actions[out["action"][i]], self.executed, 0
+        uniform, sticky, left = self.random.uniform, self.sticky, self.max_frames - self.frames
         game_over = truncated = False
         for remaining in range(self.frame_skip - 1, -1, -1):
-            if self.random.uniform() >= self.sticky:
-                self.executed = wanted
-            reward += ale.act(self.executed)
-            self.frames += 1
+            if uniform() >= sticky:
+                executed = wanted
+            reward += ale.act(executed)
+            left -= 1
             if ale.game_over(with_truncation=False):
                 game_over = True
                 break
-            if self.frames >= self.max_frames:
+            if left <= 0:
                 truncated = True
                 break
             if remaining == 1:
                 ale.getScreenGrayscale(self._last_but_one)
             elif remaining == 0:
                 ale.getScreenGrayscale(self._last)
+        self.executed, self.frames = executed, self.max_frames - left
         out["reward"][i] = reward
         out["terminated"][i] = game_over
         out["truncated"][i] = truncated

@@ -98,7 +98,7 @@ EXTRAS = {"gymnasium.envs.mujoco": "mujoco", "gymnasium.envs.box2d": "box2d", "g
 """Gymnasium's own modules that need an extra."""
 
 
-def _make_gym(env_id: str) -> Any:
+def _make_gym(env_id: str, **options: Any) -> Any:
     import gymnasium
 
     _register(env_id)
@@ -106,7 +106,7 @@ def _make_gym(env_id: str) -> Any:
         choices = [*ATARI_GAMES, *ATARI_GAMES.values(), *own.NAMES, *gymnasium.registry]
         raise UserError(f"unknown environment {env_id}; {nearest(env_id, choices)}")
     try:
-        return gymnasium.make(env_id, disable_env_checker=True)
+        return gymnasium.make(env_id, disable_env_checker=True, **options)
     except (gymnasium.error.Error, ImportError) as error:
         entry = str(gymnasium.registry[env_id].entry_point)
         for module, extra in EXTRAS.items():

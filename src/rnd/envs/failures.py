@@ -15,9 +15,9 @@ def describe(error: BaseException) -> tuple[str, str]:
     return f" raised {type(error).__name__}: {error}", text
 
 
-def environment_error(env: int, line: str, trace: str) -> RunError:
-    """The error that stops the run because of environment number `env`."""
-    error = RunError(f"environment {env}{line}")
+def environment_error(env: int | None, line: str, trace: str) -> RunError:
+    """The error that stops the run because of environment number `env`; None: a vector environment does not tell."""
+    error = RunError(f"environment {env}{line}" if env is not None else f"the vector environment{line}")
     if trace:
         error.add_note(trace)
     return error

@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from rnd.envs.failures import describe, environment_error
 from rnd.envs.gym_cell import ActionTranslator, is_sparse
 from rnd.envs.interface import Buffers, VectorEnv
 from rnd.envs.observations import make_encoder
@@ -70,7 +71,10 @@ class GymVectorEnvs(VectorEnv):
             self._end_all()
             return
         out = self.buffers
-        obs, reward, terminated, truncated, info = self.vector.step(self.to_gym(out["action"]))
+        try:
+            obs, reward, terminated, truncated, info = self.vector.step(self.to_gym(out["action"]))
+        except Exception as error:
+            raise environment_error(None, *describe(error)) from error
         truncated = np.asarray(truncated) & ~np.asarray(terminated)
         done = terminated | truncated
         if self.mode == "NEXT_STEP":

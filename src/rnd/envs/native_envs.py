@@ -5,13 +5,12 @@ Legend: N environments.
 
 from __future__ import annotations
 
-import importlib
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from rnd.config import Config
+from rnd.envs import native
 from rnd.envs.ale_cell import ROOM_BYTES, minimal_actions, place
 from rnd.envs.blobs import join, split
 from rnd.envs.cells import rom_of
@@ -26,10 +25,6 @@ GROUPS = 2
 
 def why_not(config: Config) -> str | None:
     """Why the native core cannot run this config, or None where it can."""
-    try:
-        native = importlib.import_module("rnd.envs.native")
-    except ImportError:
-        return "not built"
     if not native.available():
         return str(native.why_unavailable())
     if rom_of(config.env.id) not in native.supported_games():
@@ -43,7 +38,6 @@ class NativeEnvs(VectorEnv):
     """All environments in one native batch."""
 
     def __init__(self, config: Config, threads: int, groups: int = GROUPS):
-        native: Any = importlib.import_module("rnd.envs.native")
         from ale_py import roms
 
         env, self.rom = config.env, rom_of(config.env.id)

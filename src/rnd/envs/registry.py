@@ -6,6 +6,8 @@ import dataclasses
 import os
 from functools import partial
 
+import torch
+
 from rnd.config import Config
 from rnd.distributed import local_world
 from rnd.envs.cells import call_factory, gym_factory, make_cell
@@ -45,10 +47,18 @@ def make_atari(config: Config) -> VectorEnv:
 
     problem = why_not(config)
     if problem is None:
-        return NativeEnvs(config, max(workers, 1))
+        return NativeEnvs(config, native_threads(config))
     if config.env.backend == "native":
         raise UserError(f"the native core cannot run {config.env.id}: {problem}; nearest: --env.backend ale")
     return make_cells(config, workers, f"; native core: {problem}")
+
+
+def native_threads(config: Config) -> int:
+    """As many as asked for, else one a core; beside a GPU one core stays free for the thread that feeds it."""
+    if config.env.workers is not None:
+        return max(config.env.workers, 1)
+    feeds_gpu = config.device != "cpu" and torch.cuda.is_available()
+    return max(cores() - feeds_gpu, 1)
 
 
 def make_cells(config: Config, workers: int, remark: str = "") -> VectorEnv:

@@ -1,7 +1,8 @@
 """An environment worker process: steps its share of the environments when told to. Never imports torch.
 
-The parent speaks over a socket: a byte says what to do, the results lie in shared memory. The worker goes when the
-socket closes, and, should it be stuck in an environment just then, by a signal from the kernel (`die_with_parent`).
+A step is ordered by one byte in a pipe of the worker's own and answered by four in a pipe that all workers share; what
+is stepped lies in shared memory. Everything else (reset, save, load, errors) is a message over a socket. The worker
+goes when its pipe closes, and, should it be stuck in an environment just then, by a signal from the kernel.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import fcntl
 import json
 import os
 import signal
+import struct
 from collections.abc import Iterable, Iterator
 from multiprocessing.connection import Connection
 from typing import Any
@@ -24,10 +26,14 @@ from rnd.envs.failures import describe
 from rnd.envs.shared_arrays import Layout, SharedArrays
 from rnd.envs.spec import Cell, EnvSpec, buffer_layout
 
-STEP, RESET, SAVE, LOAD = b"s", b"r", b"v", b"l"
-"""Commands; STEP is followed by the group's number, LOAD by the saved states."""
-STEPPED, DATA, FAILED = b"s", b"d", b"e"
-"""Answers; STEPPED is followed by the group's number, DATA by an answer in bytes, FAILED by JSON."""
+LETTER = b"\xff"
+"""In place of a group's number: a message is under way over the socket."""
+STEPPED = struct.Struct("<HH")
+"""The answer to a step: worker and group."""
+RESET, SAVE, LOAD = b"r", b"v", b"l"
+"""Messages; LOAD is followed by the saved states."""
+DATA, FAILED = b"d", b"e"
+"""Answers to messages; DATA is followed by bytes, FAILED by JSON."""
 
 
 def shared_layout(spec: EnvSpec, num_envs: int, workers: int) -> Layout:
@@ -60,12 +66,12 @@ class Worker:
         self.busy, self.beats = shared.arrays.pop("busy"), shared.arrays.pop("beats")
         self.out = shared.arrays
 
+    def step(self, group: int) -> None:
+        for i in self._through(self.parts[group]):
+            self.cells[i].step(self.out, i)
+
     def answer(self, command: bytes, rest: bytes) -> bytes:
-        """Do what the parent says."""
-        if command == STEP:
-            for i in self._through(self.parts[rest[0]]):
-                self.cells[i].step(self.out, i)
-            return STEPPED + rest
+        """Do what a message says."""
         if command == RESET:
             for i in self._through(self.rows):
                 self.cells[i].reset(self.out, i)
@@ -87,7 +93,7 @@ class Worker:
             yield i
 
 
-def main(socket: int, lifeline: int) -> None:
+def main(socket: int, lifeline: int, orders: int, answers: int) -> None:
     """Entry point of the process."""
     die_with_parent(lifeline)
     # The parent decides when to stop: it may want to save first when the whole job is told to end.
@@ -99,15 +105,20 @@ def main(socket: int, lifeline: int) -> None:
         try:
             worker.build()
             connection.send_bytes(DATA)
-            while True:
-                message = connection.recv_bytes()
-                connection.send_bytes(worker.answer(message[:1], message[1:]))
-        except (EOFError, BrokenPipeError, ConnectionResetError):
-            for cell in worker.cells.values():
-                cell.close()
+            while order := os.read(orders, 1):
+                if order == LETTER:
+                    message = connection.recv_bytes()
+                    connection.send_bytes(worker.answer(message[:1], message[1:]))
+                else:
+                    worker.step(order[0])
+                    os.write(answers, STEPPED.pack(worker.number, order[0]))
+        except (BrokenPipeError, ConnectionResetError):
+            pass
         except Exception as error:
             line, trace = describe(error)
             connection.send_bytes(FAILED + json.dumps({"env": worker.current, "line": line, "trace": trace}).encode())
+        for cell in worker.cells.values():
+            cell.close()
 
 
 def die_with_parent(lifeline: int) -> None:

@@ -31,7 +31,7 @@ from rnd.envs.interface import Buffers, VectorEnv
 from rnd.envs.local import saved_cells
 from rnd.envs.shared_arrays import SharedArrays
 from rnd.envs.spec import Arrays
-from rnd.envs.worker import DATA, FAILED, LOAD, RESET, SAVE, STEP, STEPPED, shared_layout
+from rnd.envs.worker import DATA, FAILED, LETTER, LOAD, RESET, SAVE, STEPPED, shared_layout
 from rnd.errors import RunError
 
 GROUPS = 2
@@ -46,7 +46,7 @@ START_WORKER = """
 import json, sys
 sys.path[:] = json.loads(sys.argv[1])
 from rnd.envs.worker import main
-main(int(sys.argv[2]), int(sys.argv[3]))
+main(*map(int, sys.argv[2:]))
 """
 
 
@@ -57,6 +57,9 @@ class Process:
     popen: subprocess.Popen[bytes]
     connection: Connection
     lifeline: int
+    """The pipe whose end ends the worker, whatever it is doing."""
+    orders: int
+    """The pipe for the bytes that start steps."""
     parts: list[range]
     """Its environments, group by group."""
 
@@ -86,7 +89,11 @@ class WorkerEnvs(VectorEnv):
         self.heard: dict[int, tuple[int, float]] = {}
         """When a worker last gave a sign of life, and its count of beats then."""
         self.processes: list[Process] = []
+        self.worker_of: dict[int, int] = {}
+        self.answers_out, self.answers_in = os.pipe()
+        self.open_fds = [self.shared.fd, self.answers_out, self.answers_in]
         self.poll = select.poll()
+        self.poll.register(self.answers_out, select.POLLIN)
         try:
             for w in range(workers):
                 self.processes.append(
@@ -106,7 +113,7 @@ class WorkerEnvs(VectorEnv):
         g = self.groups.index(group)
         for w, process in enumerate(self.processes):
             if process.parts[g]:
-                self._tell(w, STEP + bytes([g]))
+                self._order(w, bytes([g]))
                 self.waiting[g].add(w)
 
     def _recv(self, group: slice) -> None:
@@ -124,13 +131,14 @@ class WorkerEnvs(VectorEnv):
     def _load(self, state: Arrays) -> None:
         blobs = saved_cells(state)
         for w, process in enumerate(self.processes):
-            self._tell(w, LOAD + join([blobs[i] for i in process.rows]))
+            self._write_letter(w, LOAD + join([blobs[i] for i in process.rows]))
         self._collect(max(LOAD_SECONDS, self.timeout))
 
     def close(self) -> None:
         """End the workers: ask by hanging up, and insist after a moment."""
         for process in self.processes:
             process.connection.close()
+            os.close(process.orders)
         deadline = time.monotonic() + 2
         for process in self.processes:
             try:
@@ -143,24 +151,26 @@ class WorkerEnvs(VectorEnv):
         if self.pinned:
             _unpin(self.shared)
             self.pinned = False
-        if self.shared.fd >= 0:
-            os.close(self.shared.fd)  # the memory lives on while arrays point into it
-            self.shared.fd = -1
+        for fd in self.open_fds:
+            os.close(fd)  # the memory lives on while arrays point into it
+        self.open_fds = []
 
     # --- talking to the workers ----------------------------------------------------------------------
 
     def _start(self, config: Config, w: int, parts: list[range], workers: int) -> Process:
         here, there = multiprocessing.Pipe()
-        reader, writer = os.pipe()
+        (their_lifeline, lifeline), (their_orders, orders) = os.pipe(), os.pipe()
+        fds = (there.fileno(), their_lifeline, their_orders, self.answers_in)
         popen = subprocess.Popen(
-            [sys.executable, "-c", START_WORKER, json.dumps(sys.path), str(there.fileno()), str(reader)],
+            [sys.executable, "-c", START_WORKER, json.dumps(sys.path), *map(str, fds)],
             stdin=subprocess.DEVNULL,
-            pass_fds=(there.fileno(), reader, self.shared.fd),
+            pass_fds=(*fds, self.shared.fd),
             env=os.environ | {"OMP_NUM_THREADS": "1", "OPENCV_FOR_THREADS_NUM": "1"},
             process_group=0,  # Ctrl-C is for the parent
         )
         there.close()
-        os.close(reader)
+        os.close(their_lifeline)
+        os.close(their_orders)
         job = {
             "config": config.to_dict(),
             "worker": w,
@@ -170,21 +180,29 @@ class WorkerEnvs(VectorEnv):
         }
         here.send_bytes(json.dumps(job).encode())
         self.poll.register(here.fileno(), select.POLLIN)
+        self.worker_of[here.fileno()] = w
         self.heard[w] = (0, time.monotonic())
-        return Process(popen, here, writer, parts)
+        return Process(popen, here, lifeline, orders, parts)
 
     def _ask(self, command: bytes) -> list[bytes]:
         """Tell all workers to do something, and give their answers."""
         for w in range(len(self.processes)):
-            self._tell(w, command)
+            self._write_letter(w, command)
         return self._collect(self.timeout)
 
-    def _tell(self, w: int, message: bytes) -> None:
+    def _order(self, w: int, order: bytes) -> None:
+        try:
+            os.write(self.processes[w].orders, order)
+        except OSError as error:
+            raise self._death(w) from error
+        self.heard[w] = (int(self.beats[w]), time.monotonic())
+
+    def _write_letter(self, w: int, message: bytes) -> None:
+        self._order(w, LETTER)  # first: the worker must be reading when a message is longer than the socket holds
         try:
             self.processes[w].connection.send_bytes(message)
         except OSError as error:
             raise self._death(w) from error
-        self.heard[w] = (int(self.beats[w]), time.monotonic())
 
     def _collect(self, timeout: float) -> list[bytes]:
         self.answers.clear()
@@ -195,25 +213,24 @@ class WorkerEnvs(VectorEnv):
     def _listen(self, timeout: float) -> None:
         """Take the answers that are there, or wait for one."""
         events = self.poll.poll(1000 * min(LOOK_SECONDS, timeout / 2))
-        ready = {fd for fd, _ in events}
-        for w, process in enumerate(self.processes):
-            if process.connection.fileno() in ready:
-                self._take(w)
+        for fd, _ in events:
+            if fd == self.answers_out:
+                for w, g in STEPPED.iter_unpack(os.read(fd, STEPPED.size * len(self.processes))):
+                    self.waiting[g].discard(w)
+            else:
+                self._read_letter(self.worker_of[fd])
         if not events:
             self._look_for_a_hanging_worker(timeout)
 
-    def _take(self, w: int) -> None:
+    def _read_letter(self, w: int) -> None:
         try:
             message = self.processes[w].connection.recv_bytes()
         except (EOFError, OSError) as error:
             raise self._death(w) from error
-        kind = message[:1]
-        if kind == STEPPED:
-            self.waiting[message[1]].discard(w)
-        elif kind == DATA:
+        if message[:1] == DATA:
             self.answers[w] = message[1:]
         else:
-            assert kind == FAILED, kind
+            assert message[:1] == FAILED, message
             told = json.loads(message[1:])
             raise environment_error(told["env"], told["line"], told["trace"])
 

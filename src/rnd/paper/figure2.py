@@ -22,7 +22,8 @@ from torch import Generator, Tensor
 
 from rnd.errors import UserError
 from rnd.paper.mnist import Digits, load
-from rnd.paper.pictures import new_figure, save_picture, save_table
+from rnd.paper.table import table
+from rnd.report.figure import new_figure, save
 
 FAMILIAR = 0
 """The class that plays the states seen many times before."""
@@ -97,12 +98,10 @@ def figure2(options: Figure2, console: Console) -> list[Point]:
         for group in measure(options, digits):
             points += group
             bar.advance(task)
-    out = Path(options.out)
-    save_table(out / "figure2.csv", Point._fields, points)
-    written = save_picture(draw(points, digits.source), out / "figure2")
+    picture, _, numbers = save(draw(points, digits.source), Path(options.out) / "figure2", table(Point._fields, points))
     for line in summary(points):
         console.print(line, highlight=False)
-    console.print(f"  picture  {written}\n  numbers  {out / 'figure2.csv'}", highlight=False, soft_wrap=True)
+    console.print(f"  picture  {picture}\n  numbers  {numbers}", highlight=False, soft_wrap=True)
     return points
 
 
@@ -199,7 +198,8 @@ def summary(points: list[Point]) -> list[str]:
 
 
 def draw(points: list[Point], source: str) -> Any:
-    figure, axes = new_figure()
+    figure = new_figure(6.0, 4.0)
+    axes = figure.subplots()
     for target_class, (counts, mean, error) in curves(points).items():
         axes.plot(counts, mean, marker="o", markersize=3, label=str(target_class))
         axes.fill_between(counts, mean - error, mean + error, alpha=0.2)

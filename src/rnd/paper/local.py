@@ -8,12 +8,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import IO, Protocol
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
+from rnd.config import Config
 from rnd.paper.jobs import Outcome
 from rnd.paper.plan import Cell
 from rnd.record.folder import write_atomically
@@ -25,12 +27,12 @@ PATIENCE = 60.0
 
 
 class Job:
-    """One cell in a process. Its output goes to a log beside its config."""
+    """One cell in a process, with its share of the cores. Its output goes to a log beside its config."""
 
     def __init__(self, cell: Cell, threads: int):
         self.cell = cell
         self.config, self.log = cell_files(cell)
-        write_atomically(self.config, json.dumps(cell.config.to_dict(), indent=2) + "\n")
+        write_atomically(self.config, json.dumps(_sharing(cell.config, threads).to_dict(), indent=2) + "\n")
         self._output: IO[bytes] = self.log.open("wb")
         # A session of its own: Ctrl-C reaches the scheduler alone, which then asks its cells to save themselves.
         # The pipe on standard input tells the cell when the scheduler dies without a word.
@@ -68,6 +70,13 @@ class Job:
         if self.process.stdin:
             self.process.stdin.close()
         self._output.close()
+
+
+def _sharing(config: Config, threads: int) -> Config:
+    """Atari would otherwise take all cores for its environments."""
+    if config.env.workers is not None or not config.env.id.startswith("ALE/"):
+        return config
+    return replace(config, env=replace(config.env, workers=threads))
 
 
 class LocalJobs:

@@ -27,8 +27,9 @@ from rnd.cli import parse
 from rnd.config import Config
 from rnd.envs.noisy_tv import NoisyTV
 from rnd.errors import UserError
-from rnd.paper.pictures import new_figure, save_picture, save_table
+from rnd.paper.table import table
 from rnd.presets import preset
+from rnd.report.figure import new_figure, save
 from rnd.train import Trainer
 from rnd.transitions import Transitions
 
@@ -44,7 +45,7 @@ class NoisyTvOptions:
     """Folder for the picture and the numbers."""
     seeds: int = 5
     """Seeds a bonus."""
-    frames: int = 500_000
+    frames: int = 200_000
     """Environment steps a run."""
 
     def validate(self) -> None:
@@ -85,13 +86,11 @@ def noisy_tv(options: NoisyTvOptions, console: Console) -> list[Watched]:
                     bar.advance(task)
                 bar.remove_task(task)
                 console.print(f"  {name}, seed {seed}: {last_quarter(rows, name, seed):.1%} at the television at last")
-    out = Path(options.out)
-    save_table(out / "noisy-tv.csv", Watched._fields, rows)
-    written = save_picture(draw(rows), out / "noisy-tv")
+    picture, _, numbers = save(draw(rows), Path(options.out) / "noisy-tv", table(Watched._fields, rows))
     dynamics, distillation = (last_quarter(rows, name) for name in BONUSES)
     console.print(
         f"last quarter, share of time at the television: dynamics {dynamics:.1%}, rnd {distillation:.1%} "
-        f"({dynamics / distillation:.1f} times as high)\n  picture  {written}\n  numbers  {out / 'noisy-tv.csv'}",
+        f"({dynamics / distillation:.1f} times as high)\n  picture  {picture}\n  numbers  {numbers}",
         highlight=False,
         soft_wrap=True,
     )
@@ -159,19 +158,20 @@ def last_quarter(rows: list[Watched], bonus: str, seed: int | None = None) -> fl
 
 
 def draw(rows: list[Watched]) -> Any:
-    figure, (left, right) = new_figure(columns=2, width=10.0)
+    figure = new_figure(10.0, 4.0)
+    left, right = figure.subplots(1, 2)
     for colour, name in zip(("tab:red", "tab:blue"), BONUSES, strict=True):
         frames, share = curve(rows, name, "share_at_tv")
         shaded(left, frames, share, name, colour)
         _, there = curve(rows, name, "bonus_at_tv")
-        _, start = there[:, :1], there[:, :1]
-        shaded(right, frames, there / np.nanmean(start), name, colour)
+        shaded(right, frames, there / np.nanmean(there[:, 0]), name, colour)
     left.set_ylabel("share of time in front of the television")
     left.set_ylim(0, 1)
     right.set_ylabel("bonus there, relative to the first rollout")
     right.set_yscale("log")
     for axes in (left, right):
         axes.set_xlabel("environment steps")
+        axes.xaxis.set_major_formatter(lambda value, _: f"{value / 1000:,.0f} k")
         axes.legend()
     figure.suptitle("The noisy television: mean over seeds, standard error shaded")
     return figure

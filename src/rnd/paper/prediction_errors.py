@@ -22,7 +22,8 @@ from torch import Tensor, nn
 from rnd.cli import parse
 from rnd.errors import UserError
 from rnd.networks import linear
-from rnd.paper.pictures import new_figure, save_picture, save_table
+from rnd.paper.table import table
+from rnd.report.figure import new_figure, save
 
 INPUTS, FEATURES, HIDDEN = 2, 16, 64
 TEST_POINTS = 2048
@@ -78,12 +79,10 @@ def prediction_errors(options: PredictionErrors, console: Console) -> list[Measu
             torch.manual_seed(seed)
             for curve, errors in source(options).items():
                 rows += [Measured(source.__name__, curve, seed, x, error) for x, error in errors.items()]
-    out = Path(options.out)
-    save_table(out / "prediction-errors.csv", Measured._fields, rows)
-    written = save_picture(draw(rows), out / "prediction-errors")
+    picture, _, numbers = save(draw(rows), Path(options.out) / "prediction-errors", table(Measured._fields, rows))
     for (source_name, curve), (_, mean, _) in curves(rows).items():
         console.print(f"  {source_name.replace('_', ' ')}, {curve}: {mean[0]:.2g} -> {mean[-1]:.2g}", highlight=False)
-    console.print(f"  picture  {written}\n  numbers  {out / 'prediction-errors.csv'}", highlight=False, soft_wrap=True)
+    console.print(f"  picture  {picture}\n  numbers  {numbers}", highlight=False, soft_wrap=True)
     return rows
 
 
@@ -188,8 +187,8 @@ def draw(rows: list[Measured]) -> Any:
         "misspecification": "3 model misspecification",
         "learning_dynamics": "4 learning dynamics",
     }
-    figure, axes = new_figure(columns=4, width=13.0, height=3.4)
-    panels = dict(zip(titles, axes, strict=True))
+    figure = new_figure(13.0, 3.4)
+    panels = dict(zip(titles, figure.subplots(1, 4), strict=True))
     for (source, curve), (x, mean, error) in curves(rows).items():
         panels[source].plot(x, mean, marker="o" if source == "amount_of_data" else None, markersize=3, label=curve)
         panels[source].fill_between(x, np.maximum(mean - error, 1e-9), mean + error, alpha=0.2)

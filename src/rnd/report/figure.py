@@ -143,15 +143,13 @@ def _figure(picture: Picture, curves: list[list[Curve]], iqm: bool) -> Any:
 def _footer(picture: Picture, iqm: bool) -> list[str]:
     statistic = "interquartile mean over seeds, 95% bootstrap interval" if iqm else "mean over seeds, standard error"
     notes = [f"scaled: {picture.scaled}; not the paper's experiment"] if picture.scaled else []
-    lines = {line.label: line for panel in picture.panels for line in panel.lines}
-    missing = [remark for panel in picture.panels for line in panel.lines for remark in remarks(line, picture.x)]
-    if missing and len(lines) < len({(p.title, line.label) for p in picture.panels for line in p.lines}):
-        missing = [
-            f"{panel.title}, {remark}"
-            for panel in picture.panels
-            for line in panel.lines
-            for remark in remarks(line, picture.x)
-        ]
+    same = len({panel.lines for panel in picture.panels}) == 1
+    missing = [
+        remark if same else f"{panel.title}, {remark}"
+        for panel in picture.panels
+        for line in panel.lines
+        for remark in remarks(line, picture.x)
+    ]
     notes += [*picture.notes, *dict.fromkeys(missing)]
     text = statistic + ("; " + "; ".join(notes) if notes else "")
     return textwrap.wrap(text, 70 * min(picture.columns, len(picture.panels)))
@@ -161,7 +159,8 @@ def _panel(ax: Any, panel: Panel, curves: list[Curve], x: str) -> None:
     colours = {line.label: COLOURS[i % len(COLOURS)] for i, line in enumerate(panel.lines)}
     for line, curve in zip(panel.lines, curves, strict=True):
         colour = colours[line.label]
-        ax.plot(curve.x, curve.mean, color=colour, lw=1.6, label=line.label)
+        marker = "o" if len(curve.x) == 1 else None  # a line through one point cannot be seen
+        ax.plot(curve.x, curve.mean, color=colour, lw=1.6, marker=marker, ms=4, label=line.label)
         ax.fill_between(curve.x, curve.low, curve.high, color=colour, alpha=0.2, lw=0)
     _marks(ax, panel, curves, colours)
     ax.set_title(panel.title, fontsize=10)
@@ -180,29 +179,17 @@ def _panel(ax: Any, panel: Panel, curves: list[Curve], x: str) -> None:
 
 def _marks(ax: Any, panel: Panel, curves: list[Curve], colours: dict[str, str]) -> None:
     """Dashed lines where they fit, text at the upper edge where they lie far above everything measured."""
-    tops = [float(curve.high.max()) for curve in curves if len(curve.high)]
-    top = max(tops, default=0.0)
-    edge = 0
+    top = max((float(curve.high.max()) for curve in curves if len(curve.high)), default=0.0)
+    far = [mark for mark in panel.marks if mark.value > FAR * max(top, 1e-9)]
     for mark in panel.marks:
-        colour = colours.get(mark.line or "", "#444444")
-        if mark.value > FAR * max(top, 1e-9):
-            text = f"↑ {mark.label} (above this axis)"
-            ax.text(
-                0.98, 0.97 - 0.07 * edge, text, transform=ax.transAxes, ha="right", va="top", color=colour, fontsize=7
-            )
-            edge += 1
+        style: dict[str, Any] = {"color": colours.get(mark.line or "", "#444444"), "fontsize": 7, "ha": "right"}
+        if mark in far:
+            height = 0.98 - 0.06 * far.index(mark)
+            ax.text(0.98, height, f"↑ {mark.label} (above this axis)", transform=ax.transAxes, va="top", **style)
         else:
-            ax.axhline(mark.value, color=colour, lw=0.9, ls="--", alpha=0.8)
-            place = (0.99, mark.value)
-            ax.text(
-                *place,
-                mark.label,
-                transform=ax.get_yaxis_transform(),
-                ha="right",
-                va="bottom",
-                color=colour,
-                fontsize=7,
-            )
+            ax.axhline(mark.value, color=style["color"], lw=0.9, ls="--", alpha=0.8)
+            ax.text(0.99, mark.value, mark.label, transform=ax.get_yaxis_transform(), va="bottom", **style)
+    ax.margins(y=0.05 + 0.08 * len(far))
 
 
 def _csv(picture: Picture, curves: list[list[Curve]]) -> str:

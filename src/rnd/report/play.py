@@ -24,6 +24,7 @@ from rnd.envs.gym_cell import GymCell
 from rnd.envs.interface import VectorEnv
 from rnd.envs.local import LocalEnvs
 from rnd.envs.splitmix import environment_seed
+from rnd.errors import UserError
 from rnd.record.export import Agent
 from rnd.report.events import Events
 from rnd.rollout import Collector
@@ -97,35 +98,37 @@ def episode(agent: Agent, seed: int, number: int) -> Episode:
 def _single(config: Config) -> Config:
     """The run's config for one environment, one step at a time, on ale-py (the native core shows no colours)."""
     env = replace(config.env, num_envs=1, workers=0, backend="ale")
-    return replace(config, env=env, rollout_steps=1, minibatches=1, overlap=False, device="cpu")
+    return replace(config, env=env, rollout_steps=1, minibatches=1, overlap=False, fast=False, device="cpu")
 
 
 def environment(config: Config, seed: int, number: int) -> tuple[VectorEnv, Any]:
     """One environment able to show itself, and its cell; `number` chooses the episode of a seed."""
-    if config.env.id.startswith("rnd/"):  # the run's own seed is part of these problems
+    env_id, own_seed = config.env.id, environment_seed(seed, number)
+    if env_id.startswith("rnd/"):  # the run's own seed is part of these problems
         return envs.make(config), None
-    config = replace(config, seed=seed)
-    if config.env.id.startswith("ALE/"):
-        cell = make_cell(config, number)
+    if ":" in env_id:
+        env = envs.make(replace(config, seed=own_seed >> 33))
+        return env, env.cells[0] if isinstance(env, LocalEnvs) else None
+    if env_id.startswith("ALE/"):
+        cell = make_cell(replace(config, seed=seed), number)
     else:
-        factory: Any = gym_factory(config.env.id)
-        if ":" not in config.env.id and _draws_itself(config.env.id):
-            factory = partial(factory, render_mode="rgb_array")
-        cell = GymCell(factory, config.env.id, environment_seed(seed, number))
+        factory = partial(gym_factory(env_id), **_picture_of(env_id))
+        cell = GymCell(factory, env_id, own_seed)
     return LocalEnvs(lambda _: cell, 1), cell
 
 
-def _draws_itself(env_id: str) -> bool:
-    """The environment says that it can give its picture; some need a package for it, as pygame for CartPole."""
+def _picture_of(env_id: str) -> dict[str, str]:
+    """What asks an environment for its picture, where it has one; some need a package for it, as CartPole pygame."""
     import gymnasium
 
     os.environ.setdefault("SDL_VIDEODRIVER", "dummy")  # pictures are wanted, no window
+    mode = {"render_mode": "rgb_array"}
     try:
-        with closing(gymnasium.make(env_id, render_mode="rgb_array", disable_env_checker=True)) as env:
+        with closing(gym_factory(env_id)(**mode)) as env:
             env.reset(seed=0)
-            return isinstance(env.render(), np.ndarray)
-    except (gymnasium.error.Error, ImportError, TypeError, ValueError, KeyError):
-        return False
+            return mode if isinstance(env.render(), np.ndarray) else {}
+    except (UserError, gymnasium.error.Error, ImportError, TypeError, ValueError):
+        return {}
 
 
 def screen(cell: Any, obs: np.ndarray) -> np.ndarray:

@@ -18,6 +18,7 @@ import numpy as np
 
 from rnd.config import Config
 from rnd.errors import UserError
+from rnd.presets import preset
 from rnd.record.metrics import read_csv
 
 Columns = dict[str, np.ndarray]
@@ -25,8 +26,11 @@ Columns = dict[str, np.ndarray]
 NOT_THE_EXPERIMENT = ("seed", "name", "out", "device", "threads", "wandb", "fast", "precision", "overlap", "ranks")
 """Config fields that say where and how fast a run goes, not what it is."""
 
+PLAIN = ("env.id", "bonus", "policy")
+"""Fields whose values speak for themselves in a label."""
 
-@dataclass
+
+@dataclass(eq=False)
 class Run:
     """One run folder."""
 
@@ -120,8 +124,10 @@ def grouped(runs: list[Run]) -> list[Group]:
         key = digest(run.config) if run.config else f"unknown {run.path}"
         groups.setdefault(key, []).append(run)
     members = list(groups.values())
-    configs = [group[0].config for group in members]
-    differing = differences([config for config in configs if config])
+    configs = [group[0].config for group in members if group[0].config]
+    chosen = {name for config in configs for name, value in flatten(config).items() if value != _preset(config)[name]}
+    # What a game's preset decides is said by the name of the game.
+    differing = [name for name in differences(configs) if name in chosen or name in PLAIN]
     labels = [_label(group[0], differing) for group in members]
     return [Group(label, tuple(group)) for label, group in zip(labels, members, strict=True)]
 
@@ -145,15 +151,18 @@ def flatten(config: Config) -> dict[str, Any]:
     return flat
 
 
+def _preset(config: Config) -> dict[str, Any]:
+    return flatten(preset(config.env.id))
+
+
 def _label(run: Run, differing: list[str]) -> str:
     if run.config is None:
         return run.name
     if not differing:
         return f"{game_of(run.config)}, {run.config.bonus}, {run.config.policy}"
     flat = flatten(run.config)
-    plain = ("env.id", "bonus", "policy")
-    parts = [game_of(run.config) if name == "env.id" else str(flat[name]) for name in plain if name in differing]
-    parts += [f"{name.split('.')[-1]} {flat[name]}" for name in differing if name not in plain][:4]
+    parts = [game_of(run.config) if name == "env.id" else str(flat[name]) for name in PLAIN if name in differing]
+    parts += [f"{name.split('.')[-1]} {flat[name]}" for name in differing if name not in PLAIN][:4]
     return ", ".join(parts)
 
 

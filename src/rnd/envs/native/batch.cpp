@@ -1,0 +1,253 @@
+#include "batch.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <stdexcept>
+
+namespace rnd::atari {
+
+namespace {
+
+constexpr char kMagic[8] = {'R', 'N', 'D', 'A', 'T', 'A', 'R', 'I'};
+constexpr u32 kVersion = 1;
+
+struct SaveHeader {
+    char magic[8];
+    u32 version;
+    u32 bytes;
+    char game[32];
+    u64 checksum;  // FNV-1a of the environment's bytes
+};
+
+u64 checksum(const u8* data, std::size_t size) {
+    u64 hash = 0xCBF29CE484222325u;
+    for (std::size_t i = 0; i < size; ++i) hash = (hash ^ data[i]) * 0x100000001B3u;
+    return hash;
+}
+
+}  // namespace
+
+Batch::Batch(const u8* rom, std::size_t rom_size, const Game& game, const std::vector<u64>& seeds, const Options& options)
+    : options_(options), game_(game), engine_(choose_engine(options.simd)), rom_(make_rom(rom, rom_size, game.scheme)) {
+    if (seeds.empty()) throw std::invalid_argument("at least one seed is needed");
+    if (options.threads < 1) throw std::invalid_argument("threads must be at least 1");
+    if (options.frame_skip < 1) throw std::invalid_argument("frame_skip must be at least 1");
+    if (!(options.sticky >= 0.0 && options.sticky <= 1.0)) throw std::invalid_argument("sticky must lie in [0, 1]");
+    if (options.max_episode_frames < 1) throw std::invalid_argument("max_episode_frames must be at least 1");
+    if (options.full_action_set)
+        for (u8 action = 0; action < kActions; ++action) actions_.push_back(action);
+    else
+        actions_ = game.minimal_actions;
+
+    environments_.assign(seeds.size(), start_with(power_on_timer(0)).environment);
+    for (std::size_t i = 0; i < seeds.size(); ++i) environments_[i].generator = seeds[i];
+    for (int i = 0; i < options.threads; ++i) pool_.emplace_back([this] { work(); });
+}
+
+Batch::~Batch() {
+    {
+        std::lock_guard lock(mutex_);
+        stopping_ = true;
+    }
+    work_ready_.notify_all();
+    for (std::thread& thread : pool_) thread.join();
+}
+
+// ---- one environment ----
+
+const Batch::Start& Batch::start_with(u8 timer) {
+    std::lock_guard lock(starts_mutex_);
+    std::unique_ptr<Start>& start = starts_[timer];
+    if (!start) {
+        start = std::make_unique<Start>();
+        std::memset(static_cast<void*>(start.get()), 0, sizeof(Start));
+        start_environment(start->environment, engine_, rom_, game_, timer);
+        const u8* screen = start->environment.screen[start->environment.newest];
+        engine_.observe(screen, screen, start->frame);
+    }
+    return *start;
+}
+
+const Batch::Start& Batch::reset_one(Environment& env) {
+    const u64 generator = env.generator;
+    const u32 power_ons = env.power_ons + 1;
+    const Start& start = start_with(power_on_timer(power_ons));
+    env = start.environment;
+    env.generator = generator;
+    env.power_ons = power_ons;
+    return start;
+}
+
+void Batch::write_state(const Environment& env, int i, const StepArrays& out) const {
+    std::memcpy(out.ram + std::size_t{128} * i, env.machine.riot.ram, 128);
+    out.lives[i] = env.progress.lives;
+}
+
+void Batch::step_one(int i, i64 action, const StepArrays& arrays) {
+    Environment& env = environments_[i];
+    const int skip = options_.frame_skip;
+    float reward = 0;
+    bool over = false, limit = false;
+    for (int frame = 0; frame < skip && !over && !limit; ++frame) {
+        const bool repeat = draw_uniform(env.generator) < options_.sticky;
+        // Without a reset at the end, the last two frames of a step that ends early will be seen too.
+        const bool draw = frame >= skip - 2 || !options_.autoreset;
+        play_frame(env, engine_, rom_, game_, repeat ? env.executed : actions_[action], draw);
+        reward += static_cast<float>(env.progress.reward);
+        over = env.progress.game_over;
+        limit = env.episode_frames >= options_.max_episode_frames;
+    }
+    arrays.rewards[i] = reward;
+    arrays.terminated[i] = over;
+    arrays.truncated[i] = limit && !over;
+    u8* frame = arrays.frames + std::size_t{kFrameBytes} * i;
+    if ((over || limit) && options_.autoreset) {
+        std::memcpy(frame, reset_one(env).frame, kFrameBytes);
+    } else {
+        const u8* newest = env.screen[env.newest];
+        engine_.observe(newest, skip > 1 ? env.screen[env.newest ^ 1] : newest, frame);
+    }
+    write_state(env, i, arrays);
+}
+
+// ---- groups ----
+
+const Environment& Batch::environment(int i) const {
+    if (i < 0 || i >= size()) throw std::out_of_range("there is no environment " + std::to_string(i));
+    return environments_[i];
+}
+
+void Batch::check_group(int first, int count) const {
+    if (first < 0 || count < 0 || first > size() - count)
+        throw std::invalid_argument("environments [" + std::to_string(first) + ", " + std::to_string(first + i64{count}) + ") are not in [0, " +
+                                    std::to_string(size()) + ")");
+}
+
+void Batch::reset(const StepArrays& out, int first, int count) {
+    check_group(first, count);
+    for (int i = first; i < first + count; ++i) {
+        std::memcpy(out.frames + std::size_t{kFrameBytes} * i, reset_one(environments_[i]).frame, kFrameBytes);
+        write_state(environments_[i], i, out);
+    }
+}
+
+std::shared_ptr<Batch::Job> Batch::make_job(const StepArrays& arrays, int first, int count) const {
+    check_group(first, count);
+    auto job = std::make_shared<Job>();
+    job->arrays = arrays;
+    job->first = first;
+    job->count = job->unfinished = count;
+    job->actions.assign(arrays.actions, arrays.actions + count);
+    for (i64 action : job->actions)
+        if (action < 0 || action >= action_count())
+            throw std::invalid_argument("action " + std::to_string(action) + " is not in [0, " + std::to_string(action_count()) + ")");
+    return job;
+}
+
+void Batch::step(const StepArrays& arrays, int first, int count) {
+    if (options_.threads == 1) {
+        const auto job = make_job(arrays, first, count);
+        for (int i = 0; i < count; ++i) step_one(first + i, job->actions[i], arrays);
+        return;
+    }
+    step_async(arrays, first, count);
+    wait(first);
+}
+
+void Batch::step_async(const StepArrays& arrays, int first, int count) {
+    auto job = make_job(arrays, first, count);
+    if (count == 0) return;
+    {
+        std::lock_guard lock(mutex_);
+        for (const auto& other : running_)
+            if (first < other->first + other->count && other->first < first + count)
+                throw std::invalid_argument("the group is still stepping: wait for it first");
+        running_.push_back(job);
+        jobs_.push_back(job);
+    }
+    work_ready_.notify_all();
+}
+
+void Batch::wait(int first) {
+    std::unique_lock lock(mutex_);
+    auto waited_for = [&](const std::shared_ptr<Job>& job) { return first < 0 || job->first == first; };
+    work_done_.wait(lock, [&] {
+        return std::none_of(running_.begin(), running_.end(), [&](const auto& job) { return waited_for(job) && job->unfinished; });
+    });
+    std::erase_if(running_, waited_for);
+}
+
+void Batch::work() {
+    std::unique_lock lock(mutex_);
+    while (true) {
+        work_ready_.wait(lock, [&] { return stopping_ || !jobs_.empty(); });
+        if (stopping_) return;
+        const std::shared_ptr<Job> job = jobs_.front();
+        const int row = job->next++;
+        if (job->next == job->count) jobs_.pop_front();
+        lock.unlock();
+        step_one(job->first + row, job->actions[row], job->arrays);
+        lock.lock();
+        if (--job->unfinished == 0) work_done_.notify_all();
+    }
+}
+
+// ---- looking in, saving ----
+
+const u8* Batch::screen(int i) const {
+    const Environment& env = environment(i);
+    return env.screen[env.newest];
+}
+
+std::vector<u8> Batch::save(int i) const {
+    const Environment& env = environment(i);
+    SaveHeader header{};
+    std::memcpy(header.magic, kMagic, sizeof kMagic);
+    header.version = kVersion;
+    header.bytes = sizeof(Environment);
+    std::strncpy(header.game, game_.name, sizeof header.game - 1);
+    header.checksum = checksum(reinterpret_cast<const u8*>(&env), sizeof env);
+    std::vector<u8> blob(sizeof header + sizeof env);
+    std::memcpy(blob.data(), &header, sizeof header);
+    std::memcpy(blob.data() + sizeof header, &env, sizeof env);
+    return blob;
+}
+
+void Batch::load(int i, const u8* data, std::size_t size) {
+    environment(i);
+    SaveHeader header;
+    if (size < sizeof header) throw std::invalid_argument("not a saved environment: too short");
+    std::memcpy(&header, data, sizeof header);
+    if (std::memcmp(header.magic, kMagic, sizeof kMagic) != 0) throw std::invalid_argument("not a saved environment");
+    if (header.version != kVersion)
+        throw std::invalid_argument("a saved environment of version " + std::to_string(header.version) + ", this is version " + std::to_string(kVersion));
+    header.game[sizeof header.game - 1] = 0;
+    if (std::string_view(header.game) != game_.name)
+        throw std::invalid_argument(std::string("a saved environment of ") + header.game + ", this is " + game_.name);
+    if (header.bytes != sizeof(Environment) || size != sizeof header + sizeof(Environment))
+        throw std::invalid_argument("a saved environment of the wrong length");
+    if (header.checksum != checksum(data + sizeof header, sizeof(Environment)))
+        throw std::invalid_argument("a damaged saved environment: its checksum is wrong");
+    std::memcpy(static_cast<void*>(&environments_[i]), data + sizeof header, sizeof(Environment));
+}
+
+void Batch::set_ram(int i, int address, int value) {
+    environment(i);
+    if (address < 0 || address > 127 || value < 0 || value > 255) throw std::invalid_argument("RAM has addresses 0 to 127 and values 0 to 255");
+    environments_[i].machine.riot.ram[address] = static_cast<u8>(value);
+}
+
+float Batch::raw_act(int i, int action) {
+    environment(i);
+    if (action < 0 || action >= kActions) throw std::invalid_argument("an action is a number from 0 to 17");
+    Environment& env = environments_[i];
+    play_frame(env, engine_, rom_, game_, static_cast<u8>(action), true);
+    return static_cast<float>(env.progress.reward);
+}
+
+void Batch::raw_reset(int i) {
+    environment(i);
+    reset_one(environments_[i]);
+}
+
+}  // namespace rnd::atari

@@ -1,0 +1,109 @@
+// N environments of one game, stepped by a pool of threads into the caller's memory.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "environment.hpp"
+#include "pipeline.hpp"
+
+namespace rnd::atari {
+
+struct Options {
+    int threads = 1;
+    int frame_skip = 4;
+    double sticky = 0.25;
+    int max_episode_frames = 18'000;
+    bool full_action_set = false;
+    bool autoreset = true;
+    std::string simd = "auto";
+};
+
+// The caller's full-size arrays; only the rows of the group are read or written.
+struct StepArrays {
+    const i64* actions = nullptr;
+    u8* frames = nullptr;  // N x 84 x 84
+    float* rewards = nullptr;
+    u8* terminated = nullptr;
+    u8* truncated = nullptr;
+    u8* ram = nullptr;  // N x 128
+    i32* lives = nullptr;
+};
+
+class Batch {
+public:
+    Batch(const u8* rom, std::size_t rom_size, const Game& game, const std::vector<u64>& seeds, const Options& options);
+    ~Batch();
+    Batch(const Batch&) = delete;
+    Batch& operator=(const Batch&) = delete;
+
+    int size() const { return static_cast<int>(environments_.size()); }
+    int action_count() const { return static_cast<int>(actions_.size()); }
+    int threads() const { return options_.threads; }
+    const char* simd() const { return engine_.name; }
+
+    void reset(const StepArrays& out, int first, int count);
+    void step(const StepArrays& arrays, int first, int count);
+    // Starts the group in the pool and returns. The actions are copied; the other arrays must outlive the wait.
+    void step_async(const StepArrays& arrays, int first, int count);
+    // Waits for the group that starts at `first`, or for all groups when it is negative.
+    void wait(int first);
+
+    const u8* screen(int i) const;
+    std::vector<u8> save(int i) const;
+    void load(int i, const u8* data, std::size_t size);
+    void set_ram(int i, int address, int value);
+    u8 ram(int i, int address) const;
+    float raw_act(int i, int action);
+    void raw_reset(int i);
+    const Progress& progress(int i) const { return environment(i).progress; }
+    const u8* ram_of(int i) const { return environment(i).machine.riot.ram; }
+
+private:
+    struct Job {
+        StepArrays arrays;
+        std::vector<i64> actions;  // of the group, checked
+        int first, count;
+        int next = 0;       // the first row that no thread has taken
+        int unfinished = 0;
+    };
+
+    // A reset is a copy of a stored state. There is one for each value of the timer at power-on, made when first needed.
+    struct Start {
+        Environment environment;
+        u8 frame[kFrameBytes];
+    };
+
+    const Environment& environment(int i) const;
+    const Start& start_with(u8 timer);
+    void check_group(int first, int count) const;
+    std::shared_ptr<Job> make_job(const StepArrays& arrays, int first, int count) const;
+    const Start& reset_one(Environment& env);
+    void step_one(int i, i64 action, const StepArrays& arrays);
+    void write_state(const Environment& env, int i, const StepArrays& out) const;
+    void work();
+
+    Options options_;
+    const Game& game_;
+    const Engine& engine_;
+    Rom rom_;
+    std::vector<u8> actions_;
+    std::vector<Environment> environments_;
+    std::unique_ptr<Start> starts_[256];
+    std::mutex starts_mutex_;
+
+    std::vector<std::thread> pool_;
+    std::mutex mutex_;
+    std::condition_variable work_ready_, work_done_;
+    std::deque<std::shared_ptr<Job>> jobs_;  // with rows left to take
+    std::vector<std::shared_ptr<Job>> running_;
+    bool stopping_ = false;
+};
+
+}  // namespace rnd::atari

@@ -1,0 +1,28 @@
+// The emulator and the image pipeline, compiled once for each instruction set and chosen at run time.
+#pragma once
+
+#include <string_view>
+
+#include "cartridge.hpp"
+#include "machine.hpp"
+
+namespace rnd::atari {
+
+struct Engine {
+    const char* name;
+    // Runs one frame; draws it when `screen` (210 x 160 colour bytes) is given.
+    void (*run_frame)(Machine&, const Rom&, u8* screen);
+    // The 84 x 84 grey observation of the pixelwise maximum of two screens.
+    void (*observe)(const u8* newest, const u8* other, u8* frame);
+};
+
+extern const Engine kPortableEngine;
+#if defined(__x86_64__)
+extern const Engine kAvx2Engine;
+extern const Engine kAvx512Engine;
+#endif
+
+// "auto" is the widest that the machine has. Throws std::invalid_argument for one it has not.
+const Engine& choose_engine(std::string_view name);
+
+}  // namespace rnd::atari

@@ -1,0 +1,6 @@
+#define RND_TARGET portable
+#include "engine_target.hpp"
+
+namespace rnd::atari {
+const Engine kPortableEngine = {"portable", portable::run_frame, portable::observe};
+}

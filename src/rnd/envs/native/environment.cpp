@@ -1,0 +1,105 @@
+#include "environment.hpp"
+
+#include <cstring>
+
+namespace rnd::atari {
+
+namespace {
+
+// RAM at power-on is noise; this is the noise that ale-py always starts from.
+constexpr u8 kPowerOnRam[128] = {
+    0xB8, 0x96, 0xC0, 0x49, 0xCB, 0x55, 0xC8, 0x7F, 0xFB, 0xB4, 0x45, 0x66, 0x2B, 0x34, 0x10, 0xCA,
+    0xB9, 0xCE, 0xFF, 0x8F, 0x4F, 0x44, 0xA1, 0x8A, 0x04, 0xC5, 0xCD, 0xFC, 0x75, 0xE7, 0x0A, 0xAD,
+    0x2D, 0x9B, 0x60, 0x9E, 0xAA, 0x17, 0x1E, 0x54, 0xF9, 0x84, 0x51, 0x3E, 0x34, 0x97, 0x7C, 0x5E,
+    0x50, 0xB6, 0x86, 0x85, 0xBE, 0x77, 0x45, 0x8B, 0x6D, 0x04, 0xB5, 0xEE, 0x42, 0x39, 0xC1, 0x4B,
+    0x9C, 0x33, 0x52, 0x47, 0x49, 0xB3, 0xEE, 0x6B, 0x70, 0xAC, 0x24, 0x6B, 0xD4, 0xFE, 0xFE, 0xD6,
+    0x17, 0xDC, 0x38, 0x9A, 0x49, 0x8E, 0x21, 0xAC, 0xD6, 0x1C, 0x0D, 0x5C, 0xDA, 0xAD, 0x0B, 0x77,
+    0xA3, 0x6C, 0x28, 0x38, 0x51, 0xC5, 0x89, 0x5C, 0x5A, 0x16, 0x98, 0x55, 0x95, 0x5B, 0xAF, 0x4A,
+    0xAF, 0x99, 0x0D, 0x4B, 0xEC, 0x0A, 0xBA, 0x5E, 0xA7, 0xBD, 0xE6, 0xF7, 0xAB, 0x14, 0x6F, 0xC0,
+};
+
+// The timer's noise at power-on: what ale-py's first resets draw, in their order.
+constexpr u8 kPowerOnTimer[] = {
+#include "power_on_timer.inc"
+};
+
+// SWCHA pins of player 0 that an action pulls low: D7 right, D6 left, D5 down, D4 up.
+constexpr u8 kStick[kActions] = {
+    0x00, 0x00, 0x10, 0x80, 0x40, 0x20, 0x90, 0x50, 0xA0, 0x60, 0x10, 0x80, 0x40, 0x20, 0x90, 0x50, 0xA0, 0x60,
+};
+constexpr bool presses_fire(u8 action) { return action == FIRE || action >= UPFIRE; }
+
+constexpr u8 kSwitches = 0x3F;       // colour, amateur, nothing pressed
+constexpr u8 kResetPressed = 0x3E;
+constexpr int kWarmUpFrames = 60;
+constexpr int kResetFrames = 8;
+constexpr int kResetFramesWithModes = 12;
+
+void power_on(Machine& m, const Rom& rom, u8 timer) {
+    std::memset(&m, 0, sizeof m);
+    std::memcpy(m.riot.ram, kPowerOnRam, sizeof kPowerOnRam);
+    m.riot.timer_shift = 6;
+    m.riot.timer_zero = timer << 6;
+    m.riot.timer_offset = -1;
+    m.tia.vsync_clock = -1;
+    m.tia.stale = 0x3F;
+    for (u16& value : m.tia.shadow) value = 0x100;
+    m.cartridge.image = rom.start_image;
+    std::memcpy(m.cartridge.slice, rom.start_slice, sizeof m.cartridge.slice);
+    const u8* image = rom.image(rom.start_image);
+    m.cpu.pc = static_cast<u16>(image[0xFFC] | image[0xFFD] << 8);
+    m.cpu.sp = 0xFF;
+    m.cpu.nz = 1;
+    m.cpu.interrupt = 1;
+    m.swcha = 0xFF;
+    m.swchb = kSwitches;
+}
+
+void set_joystick(Machine& m, u8 action) {
+    m.swcha = static_cast<u8>(~kStick[action]);
+    m.fire[0] = presses_fire(action);
+}
+
+}  // namespace
+
+u8 power_on_timer(u32 power_ons) { return kPowerOnTimer[power_ons % sizeof kPowerOnTimer]; }
+
+void start_environment(Environment& env, const Engine& engine, const Rom& rom, const Game& game, u8 timer) {
+    power_on(env.machine, rom, timer);
+    std::memset(env.screen, 0, sizeof env.screen);
+    env.newest = 0;
+    auto frame = [&](u8 action, u8 switches) {
+        set_joystick(env.machine, action);
+        env.machine.swchb = switches;
+        env.newest ^= 1;
+        engine.run_frame(env.machine, rom, env.screen[env.newest]);
+    };
+    for (int i = 0; i < kWarmUpFrames; ++i) frame(NOOP, kSwitches);
+    const int reset_frames = game.has_modes ? kResetFramesWithModes : kResetFrames;
+    for (int i = 0; i < reset_frames; ++i) frame(NOOP, kResetPressed);
+    game.start(env.machine.riot.ram, env.progress);
+    for (u8 action : game.start_actions) frame(action, kSwitches);
+    env.machine.swchb = kSwitches;
+    env.episode_frames = 0;
+    env.executed = NOOP;
+}
+
+void play_frame(Environment& env, const Engine& engine, const Rom& rom, const Game& game, u8 action, bool draw) {
+    set_joystick(env.machine, action);
+    if (draw) env.newest ^= 1;
+    engine.run_frame(env.machine, rom, draw ? env.screen[env.newest] : nullptr);
+    game.update(env.machine.riot.ram, env.progress);
+    ++env.episode_frames;
+    env.executed = action;
+}
+
+double draw_uniform(u64& generator) {
+    generator += 0x9E3779B97F4A7C15u;
+    u64 z = generator;
+    z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9u;
+    z = (z ^ z >> 27) * 0x94D049BB133111EBu;
+    z ^= z >> 31;
+    return static_cast<double>(z >> 11) * 0x1.0p-53;
+}
+
+}  // namespace rnd::atari

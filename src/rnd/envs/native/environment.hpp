@@ -1,0 +1,34 @@
+// One environment: a machine, the rules of its game, the sticky generator and the last two screens.
+#pragma once
+
+#include "engine.hpp"
+#include "games.hpp"
+
+namespace rnd::atari {
+
+// Plain data: saving an environment is copying these bytes.
+struct Environment {
+    Machine machine;
+    Progress progress;
+    u64 generator;        // SplitMix64
+    i32 episode_frames;   // raw frames since the reset
+    u32 power_ons;        // before this one; decides the timer's value at the start
+    u8 executed;          // the action of the last raw frame
+    u8 newest;            // which of the two screens was drawn last
+    u8 screen[2][kScreenBytes];
+};
+static_assert(std::is_trivially_copyable_v<Environment>);
+
+// What the timer holds at the n-th power-on. Some games take their first random number from it.
+u8 power_on_timer(u32 power_ons);
+
+// Switches the machine on and plays the game's start-up, as ale-py's reset_game does.
+void start_environment(Environment& env, const Engine& engine, const Rom& rom, const Game& game, u8 timer);
+
+// One raw frame of `action`; drawn when asked for.
+void play_frame(Environment& env, const Engine& engine, const Rom& rom, const Game& game, u8 action, bool draw);
+
+// A uniform number in [0, 1).
+double draw_uniform(u64& generator);
+
+}  // namespace rnd::atari

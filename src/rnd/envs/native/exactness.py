@@ -1,0 +1,192 @@
+"""Proof by comparison: the native core against ale-py, frame by frame, on every observable.
+
+    python -m rnd.envs.native.exactness [--games montezuma_revenge pitfall] [--frames 1000000] [--json result.json]
+
+RAM, reward, lives, game over and all 210 x 160 pixels of every frame must be equal, resets included. A part of the
+frames is played from states that neither would reach at random, forced by writing room numbers and scores into
+both RAMs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from rnd.envs.native import AtariBatch, available, supported_games, why_unavailable
+
+EPISODE_FRAMES = 18_000
+STYLES = ("uniform", "held", "moving", "forced")
+
+# RAM bytes that hold the room, the level or the score: written at random in the style "forced".
+FORCED_BYTES: dict[str, dict[int, range]] = {
+    "montezuma_revenge": {3: range(24), 0x13: range(0x10), 0x14: range(0x10)},
+    "pitfall": {1: range(1, 256), 0x56: range(0x10)},
+    "private_eye": {63: range(32), 0x49: range(0x10)},
+    "venture": {90: range(9), 0x48: range(0x10)},
+    "gravitar": {8: range(0x10)},
+    "solaris": {0x5D: range(0x10)},
+    "freeway": {0x67: range(0x10)},
+}
+
+
+@dataclass
+class GameResult:
+    """What the comparison of one game found."""
+
+    game: str
+    frames: int = 0
+    episodes: int = 0
+    seconds: float = 0.0
+    mismatches: dict[str, int] = field(default_factory=dict)
+    first_mismatch: str = ""
+
+    @property
+    def exact(self) -> bool:
+        return not self.mismatches
+
+    def note(self, what: str, where: str) -> None:
+        self.mismatches[what] = self.mismatches.get(what, 0) + 1
+        self.first_mismatch = self.first_mismatch or f"{what} at {where}"
+
+
+def play(style: str, rng: np.random.Generator) -> Iterator[int]:
+    """Endless ale actions (0 to 17) in the manner of `style`."""
+    while True:
+        if style == "uniform":
+            yield from rng.integers(18, size=256).tolist()
+        elif style == "moving":
+            action = int(rng.choice([2, 3, 4, 5, 3, 4, 11, 12, 6, 7, 14, 15]))
+            yield from [action] * int(rng.integers(4, 40))
+        else:
+            yield from [int(rng.integers(18))] * int(rng.choice([1, 4, 16, 60]))
+
+
+def new_ale(game: str) -> Any:
+    """ale-py as the trainer uses it: no sticky actions of its own, quiet."""
+    from ale_py import ALEInterface, LoggerMode, roms
+
+    ALEInterface.setLoggerMode(LoggerMode.Error)
+    ale = ALEInterface()
+    ale.setFloat("repeat_action_probability", 0.0)
+    ale.loadROM(roms.get_rom_path(game))
+    return ale
+
+
+def read_rom(game: str) -> bytes:
+    from ale_py import roms
+
+    path = roms.get_rom_path(game)
+    if path is None:
+        raise ValueError(f"ale-py has no ROM named {game}")
+    return Path(path).read_bytes()
+
+
+def compare(game: str, frames: int, style: str, seed: int, result: GameResult, simd: str = "auto") -> None:
+    """Plays `frames` raw frames on both, and notes every difference in `result`. Stops after ten."""
+    from ale_py import Action
+
+    ale = new_ale(game)
+    native = AtariBatch(read_rom(game), game, np.array([seed], np.uint64), threads=1, simd=simd)
+    actions = [Action(i) for i in range(18)]
+    rng = np.random.default_rng(seed)
+    forced = FORCED_BYTES.get(game, {}) if style == "forced" else {}
+    stream = play(style, rng)
+    episode_frames = 0
+
+    def check(where: str) -> None:
+        if not np.array_equal(ale.getRAM(), native.ram(0)):
+            result.note("ram", where)
+        if not np.array_equal(ale.getScreen(), native.screen(0)):
+            result.note("screen", where)
+        if ale.lives() != native.lives(0):
+            result.note("lives", where)
+        if ale.game_over() != native.game_over(0):
+            result.note("game over", where)
+
+    check(f"{style} {seed}, start")
+    for frame in range(frames):
+        if forced and frame % 997 == 500:
+            for address, values in forced.items():
+                value = int(rng.choice(values))
+                ale.setRAM(address, value)
+                native.set_ram(0, address, value)
+        action = next(stream)
+        if ale.act(actions[action]) != native.raw_act(0, action):
+            result.note("reward", f"{style} {seed}, frame {frame}")
+        check(f"{style} {seed}, frame {frame}")
+        episode_frames += 1
+        if ale.game_over() or episode_frames >= EPISODE_FRAMES:
+            ale.reset_game()
+            native.raw_reset(0)
+            check(f"{style} {seed}, reset after frame {frame}")
+            result.episodes += 1
+            episode_frames = 0
+        if sum(result.mismatches.values()) >= 10:
+            break
+    result.frames += frame + 1
+
+
+def compare_game(game: str, frames: int, seed: int = 0, simd: str = "auto") -> GameResult:
+    """All styles of play, in pieces of at most 100,000 frames, each from its own seed."""
+    result = GameResult(game)
+    start = time.perf_counter()
+    share = max(1, frames // len(STYLES))
+    for index, style in enumerate(STYLES):
+        for piece, done in enumerate(range(0, share, 100_000)):
+            if sum(result.mismatches.values()) < 10:
+                compare(game, min(100_000, share - done), style, seed + 1000 * index + piece, result, simd)
+    result.seconds = time.perf_counter() - start
+    return result
+
+
+def run_exactness(
+    games: Sequence[str] | None = None, frames: int = 1_000_000, seed: int = 0, jobs: int = 1, simd: str = "auto"
+) -> list[GameResult]:
+    """The comparison of each game over `frames` raw frames."""
+    if not available():
+        raise RuntimeError(why_unavailable())
+    names = list(games) if games else list(supported_games())
+    if jobs == 1:
+        return [compare_game(game, frames, seed, simd) for game in names]
+    with ProcessPoolExecutor(jobs) as pool:
+        return list(pool.map(compare_game, names, [frames] * len(names), [seed] * len(names), [simd] * len(names)))
+
+
+def table(results: Sequence[GameResult]) -> str:
+    """The results as a Markdown table."""
+    lines = [
+        "| game | frames | episodes | mismatches | frames/s of the comparison |",
+        "| --- | ---: | ---: | --- | ---: |",
+    ]
+    for r in results:
+        found = "none" if r.exact else f"{r.mismatches}, first: {r.first_mismatch}"
+        lines.append(f"| {r.game} | {r.frames:,} | {r.episodes:,} | {found} | {r.frames / max(r.seconds, 1e-9):,.0f} |")
+    return "\n".join(lines)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--games", nargs="+", help="ROM names; all supported games by default")
+    parser.add_argument("--frames", type=int, default=1_000_000, help="raw frames a game")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--jobs", type=int, default=1, help="games compared at the same time")
+    parser.add_argument("--simd", default="auto", help="auto, avx512, avx2 or portable")
+    parser.add_argument("--json", type=Path, help="where to write the results")
+    args = parser.parse_args()
+    results = run_exactness(args.games, args.frames, args.seed, args.jobs, args.simd)
+    print(table(results))
+    if args.json:
+        args.json.write_text(json.dumps([asdict(r) for r in results], indent=2) + "\n")
+    return 0 if all(r.exact for r in results) else 1
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

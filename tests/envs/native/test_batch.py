@@ -1,0 +1,180 @@
+"""Saving, restoring, threads, groups and bad input of the native batch."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("ale_py")
+native = pytest.importorskip("rnd.envs.native")
+if not native.available():
+    pytest.skip(native.why_unavailable(), allow_module_level=True)
+
+from rnd.envs.native.exactness import read_rom  # noqa: E402
+
+GAMES = ("montezuma_revenge", "gravitar", "pitfall", "private_eye", "solaris", "venture", "freeway")
+
+
+class Rig:
+    """A batch with its arrays."""
+
+    def __init__(self, game: str, n: int, seed: int = 0, threads: int = 1, **options: Any) -> None:
+        self.batch = native.AtariBatch(
+            read_rom(game), game, np.arange(seed, seed + n, dtype=np.uint64), threads=threads, **options
+        )
+        self.frames = np.zeros((n, 84, 84), np.uint8)
+        self.rewards = np.zeros(n, np.float32)
+        self.terminated, self.truncated = np.zeros(n, np.uint8), np.zeros(n, np.uint8)
+        self.ram, self.lives = np.zeros((n, 128), np.uint8), np.zeros(n, np.int32)
+        self.batch.reset(self.frames, self.ram, self.lives)
+
+    @property
+    def arrays(self) -> tuple[np.ndarray, ...]:
+        return self.frames, self.rewards, self.terminated, self.truncated, self.ram, self.lives
+
+    def step(self, actions: np.ndarray, **group: int) -> bytes:
+        self.batch.step(actions, *self.arrays, **group)
+        return b"".join(a.tobytes() for a in self.arrays)
+
+
+def replay(game: str, blob: bytes, seed: int, steps: int = 500) -> list[bytes]:
+    """Loads `blob` into a new batch and plays `steps` steps."""
+    rig = Rig(game, 1, seed=999)
+    rig.batch.load(0, blob)
+    actions = np.random.default_rng(seed).integers(rig.batch.num_actions, size=(steps, 1))
+    return [rig.step(a) for a in actions]
+
+
+@pytest.mark.parametrize("game", GAMES)
+def test_restored_environments_go_on_as_if_never_stopped(game: str) -> None:
+    rng = np.random.default_rng(1)
+    rig = Rig(game, 1, max_episode_frames=3_000)
+    trials = 40 if game == "montezuma_revenge" else 5
+    equal = 0
+    for trial in range(trials):
+        for a in rng.integers(rig.batch.num_actions, size=(int(rng.integers(1, 120)), 1)):
+            rig.step(a)
+        blob = rig.batch.save(0)
+        other = Rig(game, 1, seed=999, max_episode_frames=3_000)
+        other.batch.load(0, blob)
+        assert np.array_equal(other.batch.screen(0), rig.batch.screen(0))
+        actions = np.random.default_rng(trial).integers(rig.batch.num_actions, size=(500, 1))
+        equal += all(rig.step(a) == other.step(a) for a in actions)
+    assert equal == trials
+
+
+def test_a_new_process_restores_exactly(tmp_path: Path) -> None:
+    rig = Rig("montezuma_revenge", 1)
+    for a in np.random.default_rng(0).integers(18, size=(300, 1)):
+        rig.step(a)
+    blob = rig.batch.save(0)
+    (tmp_path / "blob").write_bytes(blob)
+    program = (
+        "import pickle, sys\nfrom pathlib import Path\nfrom test_batch import replay\n"
+        "print(pickle.dumps(replay('montezuma_revenge', Path(sys.argv[1]).read_bytes(), 3)).hex())"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(tmp_path / "blob")],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *map(os.path.abspath, sys.path)]),
+        },
+    )
+    assert pickle.loads(bytes.fromhex(done.stdout)) == replay("montezuma_revenge", blob, 3)
+
+
+def test_wrong_blobs_are_refused_in_one_line() -> None:
+    rig, other = Rig("montezuma_revenge", 1), Rig("pitfall", 1)
+    blob = rig.batch.save(0)
+    damaged = blob[:5_000] + bytes([blob[5_000] ^ 1]) + blob[5_001:]
+    for batch, data in ((rig, b""), (rig, b"x" * len(blob)), (rig, blob[:-1]), (rig, damaged), (other, blob)):
+        with pytest.raises(ValueError) as error:
+            batch.batch.load(0, data)
+        assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("threads", [2, 3])
+def test_threads_do_not_change_the_bytes(threads: int) -> None:
+    one, many = Rig("pitfall", 7), Rig("pitfall", 7, threads=threads)
+    for a in np.random.default_rng(0).integers(18, size=(150, 7)):
+        assert one.step(a) == many.step(a)
+
+
+def test_groups_step_on_their_own_and_at_the_same_time() -> None:
+    whole, halves = Rig("venture", 6), Rig("venture", 6, threads=2)
+    for a in np.random.default_rng(0).integers(18, size=(100, 6)).astype(np.int32):
+        expected = whole.step(a)
+        halves.batch.step_async(a, *halves.arrays, first=0, count=2)
+        halves.batch.step_async(a, *halves.arrays, first=2, count=4)
+        halves.batch.wait(2)
+        halves.batch.wait(0)
+        assert b"".join(x.tobytes() for x in halves.arrays) == expected
+    halves.batch.step_async(a, *halves.arrays, first=0, count=3)
+    with pytest.raises(ValueError, match="still stepping"):
+        halves.batch.step_async(a, *halves.arrays, first=2, count=2)
+    halves.batch.wait()
+
+
+def test_a_group_leaves_the_other_rows_alone() -> None:
+    rig = Rig("freeway", 4)
+    rig.frames[3], rig.ram[3] = 77, 88
+    rig.step(np.zeros(4, np.int64), first=1, count=2)
+    assert (rig.frames[3] == 77).all() and (rig.ram[3] == 88).all()
+
+
+@pytest.mark.parametrize("simd", ["avx2", "portable"])
+def test_every_instruction_set_gives_the_same_observations(simd: str) -> None:
+    best = Rig("solaris", 2)
+    try:
+        other = Rig("solaris", 2, simd=simd)
+    except ValueError as error:
+        pytest.skip(str(error))
+    assert other.batch.simd == simd
+    for a in np.random.default_rng(0).integers(18, size=(200, 2)):
+        assert best.step(a) == other.step(a)
+
+
+def test_without_autoreset_the_last_frames_are_shown() -> None:
+    rig = Rig("freeway", 1, max_episode_frames=6, autoreset=False)
+    rig.step(np.zeros(1, np.int64))
+    rig.step(np.zeros(1, np.int64))
+    assert rig.truncated[0] == 1
+    rig.batch.reset(rig.frames, rig.ram, rig.lives)
+    rig.step(np.zeros(1, np.int64))
+    assert rig.truncated[0] == 0
+
+
+def test_bad_input_is_a_value_error() -> None:
+    rom, seeds = read_rom("pitfall"), np.zeros(1, np.uint64)
+    for arguments in (
+        {"rom": b""},
+        {"rom": rom[:100]},
+        {"rom": rom * 2},
+        {"game": "no_such_game"},
+        {"threads": 0},
+        {"frame_skip": 0},
+        {"sticky": 1.5},
+        {"simd": "mmx"},
+        {"seeds": np.zeros(0, np.uint64)},
+    ):
+        with pytest.raises(ValueError):
+            native.AtariBatch(**{"rom": rom, "game": "pitfall", "seeds": seeds, "threads": 1, **arguments})
+    rig = Rig("pitfall", 2)
+    with pytest.raises(ValueError):
+        rig.step(np.array([0, 18]))
+    with pytest.raises(ValueError):
+        rig.step(np.zeros(2, np.int64), first=1, count=2)
+    with pytest.raises(ValueError):
+        rig.step(np.zeros(3, np.int64))
+    with pytest.raises(IndexError):
+        rig.batch.screen(2)

@@ -1,0 +1,45 @@
+"""The map of a running run: written now and then, in the form that the report reads."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+
+from rnd import envs
+from rnd.presets import small
+from rnd.record import places
+from rnd.record.episodes import EpisodeStats
+from rnd.record.places import PlacesWriter
+
+
+def test_the_map_is_written_between_checkpoints_but_not_at_every_row(tmp_path, monkeypatch):
+    now = [100.0]
+    monkeypatch.setattr(places.time, "monotonic", lambda: now[0])
+    stats = EpisodeStats()
+    writer = PlacesWriter(tmp_path, stats)
+    stats.update([], [1, 1, 0], 4096)
+    writer.write({}, {})
+    assert json.loads((tmp_path / "rooms.json").read_text()) == {"1": [4096, 2], "0": [4096, 1]}
+    stats.update([], [258], 8192)
+    writer.write({}, {})
+    assert "258" not in (tmp_path / "rooms.json").read_text()
+    now[0] += places.EVERY
+    writer.write({}, {})
+    assert json.loads((tmp_path / "rooms.json").read_text())["258"] == [8192, 1]
+
+
+def test_cells_of_a_grid_are_places_and_no_rooms():
+    stats = EpisodeStats(cells=True)
+    stats.update([], [3 * 256 + 1, 4 * 256 + 1], 64)
+    assert (stats.summary()["rooms"], stats.summary()["places"]) == (0, 2)
+
+
+def test_minigrid_tells_where_the_agent_stands():
+    config = small("MiniGrid-Empty-5x5-v0")
+    env = envs.make(replace(config, env=replace(config.env, num_envs=2)))
+    assert env.spec.has_cells
+    env.reset()
+    step = env.step(np.array([2, 0]))  # forward, and turn left
+    assert step.info.room.tolist() == [1 * 256 + 2, 1 * 256 + 1]
+    assert step.info.entered == [1 * 256 + 2]
+    env.close()

@@ -1,7 +1,8 @@
 """Two ranks against one, the environments being the load, a thread each: `python benchmarks/ranks.py`.
 
-Every round trains with one rank and then with two, for a few seconds each after a warm-up, and gives the ratio of their
-frames a second. The environments are MiniGrid's, stepped in the rank's own process.
+Every round trains with one rank, with two, and with two runs that know nothing of each other, for a few seconds each
+after a warm-up, and gives the ratios of their frames a second. The last is what the machine can give: shared caches,
+hyper-threads and other people's work lower it. The environments are MiniGrid's, stepped in the rank's own process.
 """
 
 from __future__ import annotations
@@ -66,14 +67,22 @@ def rank(envs: int, seconds: float) -> None:
         env.close()
 
 
-def measure(world: int, envs: int, seconds: float) -> dict[str, float]:
+def measure(world: int, envs: int, seconds: float, runs: int = 1) -> dict[str, float]:
+    """Speed of `runs` runs at once, of `world` ranks each."""
     program = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(world)]
     command = [*program, __file__, "--rank", "--envs", str(envs), "--seconds", str(seconds)]
-    done = subprocess.run(command, env=os.environ | {"OMP_NUM_THREADS": "1"}, capture_output=True, text=True)
-    if done.returncode:
-        sys.exit(done.stderr)
-    found: dict[str, float] = json.loads(done.stdout.strip().splitlines()[-1])
-    return found
+    pipe, environment = subprocess.PIPE, os.environ | {"OMP_NUM_THREADS": "1"}
+    started = [subprocess.Popen(command, env=environment, stdout=pipe, stderr=pipe, text=True) for _ in range(runs)]
+    found = []
+    for process in started:
+        said, problem = process.communicate()
+        if process.returncode:
+            sys.exit(problem)
+        found.append(json.loads(said.strip().splitlines()[-1]))
+    return {
+        "frames_per_second": sum(run["frames_per_second"] for run in found),
+        "emulation": median(run["emulation"] for run in found),
+    }
 
 
 def main() -> None:
@@ -87,16 +96,19 @@ def main() -> None:
     if options.rank:
         rank(options.envs, options.seconds)
         return
-    ratios = []
+    ratios, limits = [], []
     for _ in range(options.rounds):
         one, many = (measure(world, options.envs, options.seconds) for world in (1, options.world))
+        apart = measure(1, options.envs, options.seconds, runs=options.world)
         ratios.append(many["frames_per_second"] / one["frames_per_second"])
+        limits.append(apart["frames_per_second"] / one["frames_per_second"])
         print(
             f"1 rank {one['frames_per_second']:,.0f} frames/s ({one['emulation']:.0%} of the time in environments), "
-            f"{options.world} ranks {many['frames_per_second']:,.0f} frames/s: {ratios[-1]:.2f} ×",
+            f"{options.world} ranks {many['frames_per_second']:,.0f} frames/s: {ratios[-1]:.2f} ×; "
+            f"{options.world} separate runs: {limits[-1]:.2f} ×",
             flush=True,
         )
-    print(f"median of {options.rounds} rounds: {median(ratios):.2f} ×")
+    print(f"median of {options.rounds} rounds: {median(ratios):.2f} × with ranks, {median(limits):.2f} × apart")
 
 
 if __name__ == "__main__":

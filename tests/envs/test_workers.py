@@ -15,6 +15,9 @@ import pytest
 
 from rnd import envs
 from rnd.config import Config, EnvConfig
+from rnd.envs.cells import make_cell
+from rnd.envs.shared_arrays import SharedArrays
+from rnd.envs.worker import Worker, shared_layout
 from rnd.envs.workers import WorkerEnvs
 from rnd.errors import RunError
 
@@ -125,6 +128,17 @@ def test_a_hanging_worker_is_named():
         assert 0.6 < time.monotonic() - start < 3
         pids = [process.popen.pid for process in env.processes]
     assert not any(alive(pid) for pid in pids)
+
+
+def test_a_worker_with_many_environments_shows_life_while_it_makes_them():
+    made = config(CARTPOLE, 5)
+    shared = SharedArrays(shared_layout(make_cell(made, 0).spec, 5, 1))
+    worker = Worker(
+        {"config": made.to_dict(), "worker": 0, "workers": 1, "parts": [(0, 3, 1), (3, 5, 1)], "fd": shared.fd}
+    )
+    worker.build()
+    assert shared.arrays["beats"][0] == 4 and shared.arrays["busy"][0] == 4
+    assert sorted(worker.cells) == [0, 1, 2, 3, 4]
 
 
 def test_a_factory_that_fails_is_told_at_the_start():

@@ -57,14 +57,15 @@ class Worker:
         """The environment that an error came from."""
 
     def build(self) -> None:
-        """Make the environments, and see the shared memory."""
-        for i in self.rows:
-            self.current = i
-            self.cells[i] = make_cell(self.config, i)
-        spec = self.cells[self.rows[0]].spec
+        """Make the environments, and see the shared memory. Hundreds of them take minutes: every one is a beat."""
+        first, *others = self.rows
+        self.cells[first] = make_cell(self.config, first)
+        spec = self.cells[first].spec
         shared = SharedArrays(shared_layout(spec, self.config.env.num_envs, self.workers), fd=self.fd)
         self.busy, self.beats = shared.arrays.pop("busy"), shared.arrays.pop("beats")
         self.out = shared.arrays
+        for i in self._through(others):
+            self.cells[i] = make_cell(self.config, i)
 
     def step(self, group: int) -> None:
         for i in self._through(self.parts[group]):

@@ -65,7 +65,7 @@ class RayJobs:
             needs = self.needs(ray.cluster_resources(), cells)
             task = ray.remote(num_cpus=needs.cpus, num_gpus=needs.gpus, max_retries=LIVES, max_calls=1)(train_cell)
             running = [Task(cell, task.remote(str(prepare(cell, needs.cpus)))) for cell in cells]
-            text = f"{len(cells)} cells as tasks of {needs.cpus} CPUs and {needs.gpus:g} GPUs on {self.address}"
+            text = f"{len(cells)} cells on {self.address}, CPUs a cell: {needs.cpus}, GPUs: {needs.gpus:g}"
             self.console.print(text, highlight=False)
             with Bars(self.console, cells) as bars:
                 yield from self.wait(ray, running, bars)

@@ -29,6 +29,9 @@ class OverlappedCollector:
         self.clock = collector.clock
         self._wait = Wait(collector.device)
         self._calls = 0
+        """Rollouts of the run; decides the lag."""
+        self._calls_here = 0
+        """Rollouts of this process; decides whether the next one runs beside the update."""
         self._pending: Future[Rollout] | None = None
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="collector")
 
@@ -38,6 +41,7 @@ class OverlappedCollector:
     def collect(self) -> Rollout:
         """The last rollout, copied; the next one is under way when this returns."""
         self._calls += 1
+        self._calls_here += 1
         rollout = self._pending.result() if self._pending else self._work()
         rollout = rollout.clone()
         with torch.no_grad():
@@ -46,6 +50,8 @@ class OverlappedCollector:
         if self._calls > self.SYNCHRONOUS:
             self._wait()
             self._pending = self._pool.submit(self._work)
+            if self._calls_here <= self.SYNCHRONOUS:
+                self._pending.result()
         return rollout
 
     def close(self) -> None:
@@ -58,6 +64,7 @@ class OverlappedCollector:
         return {
             "inner": self.inner.state_dict(),
             "actor": self.actor.state_dict(),
+            "calls": self._calls,
             "pending": pending.state_dict() if pending else None,
         }
 
@@ -68,6 +75,7 @@ class OverlappedCollector:
             return
         self.inner.load_state_dict(state["inner"])
         self.actor.load_state_dict(state["actor"])
+        self._calls = int(state["calls"])
         if state["pending"] is not None:
             self._pending = Future()
             self._pending.set_result(Rollout.from_state(state["pending"], self.inner.device))

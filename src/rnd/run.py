@@ -14,7 +14,7 @@ from rich.console import Console
 
 from rnd import envs, memory
 from rnd.config import Config
-from rnd.distributed import Ranks, joined
+from rnd.distributed import LostRankError, Ranks, joined
 from rnd.envs.interface import VectorEnv
 from rnd.errors import InterruptedRunError, RunError
 from rnd.ppo import NonFiniteLossError
@@ -109,6 +109,8 @@ def begin(trainer: Trainer, folder: RunFolder, console: Console, stop: Interrupt
     banner(trainer, folder, console)
     random_start(trainer, folder, console, stop)
     trainer.collector.start()
+    if trainer.env.spec.has_rooms:  # the room in which the first episodes start was entered, too
+        trainer.episodes.update([], trainer.env.buffers["room"].tolist(), frames=0)
 
 
 def newest(folder: RunFolder, console: Console) -> Checkpoint | None:
@@ -192,7 +194,10 @@ def work(
         keeper.save(last)
         last = loop(trainer, writers, keeper, console, stop, last)
         keeper.save(last)
+    except LostRankError as error:  # it may be noticed anywhere
+        raise LostRankError(f"{error}; {how_to_go_on(folder)}") from error
     finally:
+        trainer.collector.close()  # before the environments: a rollout may be under way
         writers.close()
     farewell(folder, last, console, "stopped" if stop.code else "finished")
     if stop.code is not None and trainer.iteration < trainer.config.iterations:
@@ -237,14 +242,22 @@ def rows(trainer: Trainer, keeper: Keeper, last: Row) -> Iterator[Row]:
     except NonFiniteLossError as error:
         path = keeper.save_failed(row)
         raise RunError(f"{error}; the state is in {path}") from error
+    except LostRankError:
+        raise
     except RunError as error:
-        raise RunError(f"{error}; to go on from the last checkpoint: rnd resume {keeper.folder.path}") from error
+        raise RunError(f"{error}; {how_to_go_on(keeper.folder)}") from error
+
+
+def how_to_go_on(folder: RunFolder) -> str:
+    return f"to go on from the last checkpoint: rnd resume {folder.path}"
 
 
 def save_or_warn(keeper: Keeper, row: Row, console: Console) -> None:
     """A disk that is full now may have room at the next checkpoint: the run goes on."""
     try:
         keeper.save(row)
+    except LostRankError:
+        raise
     except RunError as error:
         console.print(f"[red]error:[/red] {error}; training goes on", highlight=False, soft_wrap=True)
 

@@ -18,7 +18,7 @@ from rnd.errors import RunError, UserError
 from rnd.presets import preset
 from rnd.record import checkpoint
 from rnd.record.checkpoint import sha256
-from rnd.record.export import load_agent
+from rnd.record.export import export_agent, load_agent
 from rnd.record.parts import import_parts, parse_size
 
 
@@ -48,6 +48,16 @@ def test_an_agent_is_the_same_from_run_checkpoint_and_file(trained, tmp_path, ca
     card = json.loads(file.with_suffix(".json").read_text())
     assert card["score"] == agent.card["score"] and card["versions"]["rnd"]
     assert card["config"]["out"] == "runs", "the place where it was trained does not travel"
+
+
+def test_half_the_bits(trained, tmp_path):
+    whole = export_agent(trained, tmp_path / "whole.safetensors")
+    half = export_agent(trained, tmp_path / "half.safetensors", half=True)
+    assert half.stat().st_size < 0.75 * whole.stat().st_size
+    exact, rounded = load_agent(whole).policy, load_agent(half).policy
+    for (name, a), (_, b) in zip(exact.named_parameters(), rounded.named_parameters(), strict=True):
+        assert b.dtype == torch.float32
+        torch.testing.assert_close(a, b, rtol=1e-3, atol=1e-4, msg=name)
 
 
 def test_a_run_in_parts_is_joined_and_resumed(trained, tmp_path):

@@ -1,6 +1,7 @@
 """The video and the strip: the bonus is the recorded one, whitened as in training, and the same seed repeats itself."""
 
 import csv
+import json
 from dataclasses import replace
 
 import cv2
@@ -44,6 +45,11 @@ def trained(tmp_path_factory):
 @pytest.fixture(scope="module")
 def watched(trained):
     return watch(trained, trained / "watch" / "episode", WatchOptions(episodes=2, seed=3), quiet())
+
+
+def test_the_cells_where_episodes_start_are_on_the_map(trained):
+    entries = json.loads((trained / "rooms.json").read_text()).values()
+    assert 1 <= sum(first == 0 for first, _ in entries) <= 4  # four environments
 
 
 def table(path):

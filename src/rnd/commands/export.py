@@ -23,6 +23,8 @@ class Options:
     """File (agent) or new folder (parts); default: in the run folder, under export/."""
     checkpoint: bool = False
     """Export the whole checkpoint instead of the agent."""
+    half: bool = False
+    """Store the agent's weights in 16 bits: half the size, the same play but for rare ties."""
     max_part: str | None = None
     """Largest size of a file, for example 15MB; means --checkpoint."""
 
@@ -42,4 +44,4 @@ def main(arguments: list[str]) -> None:
         written = export_parts(run, out or run / "export" / "parts", size)
         print(f"{len(written)} files in {written[0].parent}; to join them: rnd import {written[0].parent}")
     else:
-        print(f"agent in {export_agent(run, out)}")
+        print(f"agent in {export_agent(run, out, options.half)}")

@@ -36,6 +36,12 @@ class Options:
     """Shrink frames by this factor, environments and seeds by its fourth root; pictures say so."""
     jobs: int = 1
     """Cells trained at once on this machine."""
+    ray: str | None = None
+    """Train on a Ray cluster instead: its address (host:6379), `auto`, or `local` to start one here."""
+    cpus: int | None = None
+    """With --ray: CPUs of a run; default: a GPU's share, or one."""
+    gpus: float | None = None
+    """With --ray: GPUs of a run, also parts of one; default: one where the cluster has any."""
     only: str | None = None
     """One arm."""
     seed: int | None = None
@@ -101,6 +107,10 @@ def _experiment(recipe: Recipe, options: Options) -> None:
 
 
 def _scheduler(options: Options, console: Console) -> Scheduler:
+    if options.ray is not None:
+        from rnd.paper.ray_jobs import RayJobs
+
+        return RayJobs(options.ray, console, options.cpus, options.gpus)
     from rnd.paper.local import LocalJobs
 
     return LocalJobs(options.jobs, console)

@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import IO
+from typing import IO, Protocol
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
@@ -30,9 +30,8 @@ class Job:
     """One cell in a process, with its share of the cores. Its output goes to a log beside its config."""
 
     def __init__(self, cell: Cell, threads: int):
-        stem = Path(cell.config.out).parent / "cells" / cell.config.run_name
-        stem.parent.mkdir(parents=True, exist_ok=True)
-        self.cell, self.config, self.log = cell, stem.with_suffix(".json"), stem.with_suffix(".log")
+        self.cell = cell
+        self.config, self.log = cell_files(cell)
         write_atomically(self.config, json.dumps(_sharing(cell.config, threads).to_dict(), indent=2) + "\n")
         self._output: IO[bytes] = self.log.open("wb")
         # A session of its own: Ctrl-C reaches the scheduler alone, which then asks its cells to save themselves.
@@ -107,6 +106,15 @@ class LocalJobs:
                     job.close()
 
 
+class Running(Protocol):
+    """A cell under way, here or elsewhere."""
+
+    @property
+    def cell(self) -> Cell: ...
+
+    def frames(self) -> int: ...
+
+
 class Bars:
     """Progress of all cells: bars in a terminal, a line now and then elsewhere."""
 
@@ -138,7 +146,7 @@ class Bars:
         if self.console.is_terminal:
             self._progress.stop()
 
-    def show(self, running: Sequence[Job]) -> None:
+    def show(self, running: Sequence[Running]) -> None:
         now = {id(job): job.frames() for job in running}
         done = self._ended + sum(now.values())
         note = f"{self._over} of {self._cells} cells, {count(done)} of {count(self._total)} frames"
@@ -152,11 +160,18 @@ class Bars:
             self._printed = time.monotonic()
             self.console.print(f"running: {note}", highlight=False)
 
-    def end(self, job: Job) -> None:
+    def end(self, job: Running) -> None:
         self._over += 1
         self._ended += job.frames()
         if id(job) in self._tasks:
             self._progress.remove_task(self._tasks.pop(id(job)))
+
+
+def cell_files(cell: Cell) -> tuple[Path, Path]:
+    """Where the config and the log of a cell lie."""
+    stem = Path(cell.config.out).parent / "cells" / cell.config.run_name
+    stem.parent.mkdir(parents=True, exist_ok=True)
+    return stem.with_suffix(".json"), stem.with_suffix(".log")
 
 
 def planned(cell: Cell) -> int:

@@ -90,9 +90,11 @@ def from_checkpoint(saved: Checkpoint) -> tuple[dict[str, Any], dict[str, Tensor
 # --- the small file ----------------------------------------------------------------------------------
 
 
-def export_agent(run: Path, out: Path | None = None) -> Path:
-    """Write the agent of a run to NAME.safetensors, and its card beside it."""
+def export_agent(run: Path, out: Path | None = None, half: bool = False) -> Path:
+    """Write the agent of a run to NAME.safetensors, and its card beside it; `half` stores weights in 16 bits."""
     card, tensors = from_checkpoint(find_checkpoint(run))
+    if half:
+        tensors = {k: v.half() if v.dtype == torch.float32 else v for k, v in tensors.items()}
     out = out or run / "export" / f"{run.resolve().name}.safetensors"
     if out.suffix != ".safetensors":
         raise UserError(

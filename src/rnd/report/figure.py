@@ -159,7 +159,8 @@ def _panel(ax: Any, panel: Panel, curves: list[Curve], x: str) -> None:
     colours = {line.label: COLOURS[i % len(COLOURS)] for i, line in enumerate(panel.lines)}
     for line, curve in zip(panel.lines, curves, strict=True):
         colour = colours[line.label]
-        ax.plot(curve.x, curve.mean, color=colour, lw=1.6, label=line.label)
+        marker = "o" if len(curve.x) == 1 else None  # a line through one point cannot be seen
+        ax.plot(curve.x, curve.mean, color=colour, lw=1.6, marker=marker, ms=4, label=line.label)
         ax.fill_between(curve.x, curve.low, curve.high, color=colour, alpha=0.2, lw=0)
     _marks(ax, panel, curves, colours)
     ax.set_title(panel.title, fontsize=10)

@@ -12,7 +12,7 @@ def spikes(bonus: np.ndarray, most: int = MOST) -> list[int]:
     """Indices of the highest local maxima above the median, in order of time; apart, so that none is shown twice."""
     if len(bonus) == 0:
         return []
-    apart = max(4, len(bonus) // (3 * most))
+    apart = max(2, len(bonus) // (3 * most))
     padded = np.concatenate([[-np.inf], bonus, [-np.inf]])
     peaks = np.flatnonzero((padded[1:-1] > padded[:-2]) & (padded[1:-1] >= padded[2:]) & (bonus > np.median(bonus)))
     chosen: list[int] = []

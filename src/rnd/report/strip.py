@@ -11,16 +11,18 @@ import numpy as np
 from rnd.report.figure import COLOURS, new_figure, save
 from rnd.report.play import Episode
 
-COLUMNS = 7
+FEWEST, MOST = 4, 7
+"""Frames side by side."""
 
 
 def draw_strip(
     episode: Episode, spikes: list[int], frames: dict[int, np.ndarray], stem: Path, title: str, note: str | None
 ) -> list[Path]:
     """PNG, SVG and CSV under one name."""
-    rows = -(-len(spikes) // COLUMNS)
+    columns = min(max(len(spikes), FEWEST), MOST)
+    rows = -(-len(spikes) // columns)
     figure = new_figure(11, 3.2 + 2.1 * rows)
-    grid = figure.add_gridspec(1 + rows, COLUMNS, height_ratios=[1.5, *[1.0] * rows])
+    grid = figure.add_gridspec(1 + rows, columns, height_ratios=[1.5, *[1.0] * rows])
     ax = figure.add_subplot(grid[0, :])
     steps, bonus = np.array([m.step for m in episode.moments]), episode.bonus
     ax.plot(steps, bonus, color=COLOURS[0], lw=1.1)
@@ -33,7 +35,7 @@ def draw_strip(
     ax.margins(x=0.01, y=0.14)
     ax.spines[["top", "right"]].set_visible(False)
     for number, index in enumerate(spikes, 1):
-        small = figure.add_subplot(grid[1 + (number - 1) // COLUMNS, (number - 1) % COLUMNS])
+        small = figure.add_subplot(grid[1 + (number - 1) // columns, (number - 1) % columns])
         small.imshow(frames[index])
         small.set_xticks([])
         small.set_yticks([])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 import subprocess
 import sys
@@ -25,7 +26,9 @@ class Rig:
     """A batch with its arrays."""
 
     def __init__(self, game: str, n: int, seed: int = 0, threads: int = 1, **options: Any) -> None:
-        self.batch = native.AtariBatch(read_rom(game), game, np.arange(seed, seed + n, dtype=np.uint64), threads=threads, **options)
+        self.batch = native.AtariBatch(
+            read_rom(game), game, np.arange(seed, seed + n, dtype=np.uint64), threads=threads, **options
+        )
         self.frames = np.zeros((n, 84, 84), np.uint8)
         self.rewards = np.zeros(n, np.float32)
         self.terminated, self.truncated = np.zeros(n, np.uint8), np.zeros(n, np.uint8)
@@ -53,8 +56,9 @@ def replay(game: str, blob: bytes, seed: int, steps: int = 500) -> list[bytes]:
 def test_restored_environments_go_on_as_if_never_stopped(game: str) -> None:
     rng = np.random.default_rng(1)
     rig = Rig(game, 1, max_episode_frames=3_000)
+    trials = 40 if game == "montezuma_revenge" else 5
     equal = 0
-    for trial in range(40):
+    for trial in range(trials):
         for a in rng.integers(rig.batch.num_actions, size=(int(rng.integers(1, 120)), 1)):
             rig.step(a)
         blob = rig.batch.save(0)
@@ -63,7 +67,7 @@ def test_restored_environments_go_on_as_if_never_stopped(game: str) -> None:
         assert np.array_equal(other.batch.screen(0), rig.batch.screen(0))
         actions = np.random.default_rng(trial).integers(rig.batch.num_actions, size=(500, 1))
         equal += all(rig.step(a) == other.step(a) for a in actions)
-    assert equal == 40
+    assert equal == trials
 
 
 def test_a_new_process_restores_exactly(tmp_path: Path) -> None:
@@ -77,7 +81,14 @@ def test_a_new_process_restores_exactly(tmp_path: Path) -> None:
         "print(pickle.dumps(replay('montezuma_revenge', Path(sys.argv[1]).read_bytes(), 3)).hex())"
     )
     done = subprocess.run(
-        [sys.executable, "-c", program, str(tmp_path / "blob")], capture_output=True, text=True, check=True, cwd=Path(__file__).parent
+        [sys.executable, "-c", program, str(tmp_path / "blob")],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *map(os.path.abspath, sys.path)]),
+        },
     )
     assert pickle.loads(bytes.fromhex(done.stdout)) == replay("montezuma_revenge", blob, 3)
 

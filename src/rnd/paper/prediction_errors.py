@@ -43,7 +43,7 @@ class PredictionErrors:
     """Folder for the picture and the numbers."""
     seeds: int = 3
     """Seeds a curve."""
-    steps: int = 600
+    steps: int = 300
     """Optimiser steps a curve."""
     batch: int = 128
     """Points a step."""

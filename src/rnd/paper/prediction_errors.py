@@ -116,7 +116,7 @@ def misspecification(options: PredictionErrors) -> dict[str, dict[int, float]]:
     half_blind = nn.Sequential(Hide(), network())
     return {
         "one input hidden": fit(half_blind, target, options),
-        "linear predictor": fit(linear(INPUTS, FEATURES), target, options),
+        "linear predictor": fit(linear(INPUTS, FEATURES), target, options, lr=1e-2),
         "enough of both": fit(network(), target, options),
     }
 

@@ -234,6 +234,9 @@ class Collector:
             rooms_entered=rooms,
         )
 
+    def close(self) -> None:
+        """Nothing is under way between rollouts."""
+
     def state_dict(self) -> dict[str, Tensor]:
         """What the next rollout starts from."""
         history, steps = self.stack - 1, self.config.rollout_steps

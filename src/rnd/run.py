@@ -197,6 +197,7 @@ def work(
     except LostRankError as error:  # it may be noticed anywhere
         raise LostRankError(f"{error}; {how_to_go_on(folder)}") from error
     finally:
+        trainer.collector.close()  # before the environments: a rollout may be under way
         writers.close()
     farewell(folder, last, console, "stopped" if stop.code else "finished")
     if stop.code is not None and trainer.iteration < trainer.config.iterations:

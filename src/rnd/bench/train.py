@@ -22,7 +22,6 @@ from rnd import envs
 from rnd.bench.learner import measure as measure_learner
 from rnd.config import Config
 from rnd.envs.interface import VectorEnv
-from rnd.overlap import OverlappedCollector
 from rnd.presets import preset
 from rnd.rollout import random_actions
 from rnd.run import timing
@@ -146,8 +145,7 @@ def training(config: Config, iterations: int) -> tuple[float, dict[str, float]]:
         trainer = Trainer(config, env)
         trainer.collector.start()
         laps = list(timed_rows(trainer, warm_up + iterations))[warm_up:]
-        if isinstance(trainer.collector, OverlappedCollector):
-            trainer.collector.close()
+        trainer.collector.close()
     seconds = statistics.median(lap["seconds"] for lap in laps)
     total = sum(lap["seconds"] for lap in laps)
     shares = {name: sum(lap[name] for lap in laps) / total for name in SHARES}

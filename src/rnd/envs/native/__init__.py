@@ -6,18 +6,13 @@ emulation is proven equal to ale-py's, byte for byte; for every other game use a
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from rnd.envs.native._core import AtariBatch
-
 _reason = ""
 try:
-    from rnd.envs.native import _core
-
-    AtariBatch = _core.AtariBatch
+    from rnd.envs.native._core import AtariBatch, known_games
+except ModuleNotFoundError:
+    _reason = "not built"
 except ImportError as error:
-    _reason = f"the native Atari core is not built or cannot be loaded: {error}"
+    _reason = f"cannot be loaded: {error}"
 
 __all__ = ["AtariBatch", "available", "supported_games", "why_unavailable"]
 
@@ -34,4 +29,4 @@ def why_unavailable() -> str:
 
 def supported_games() -> tuple[str, ...]:
     """The ROM names, as ale-py spells them, whose emulation is proven exact; none without the extension."""
-    return _core.known_games() if available() else ()
+    return known_games() if available() else ()

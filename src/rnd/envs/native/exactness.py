@@ -2,8 +2,9 @@
 
     python -m rnd.envs.native.exactness [--games montezuma_revenge pitfall] [--frames 1000000] [--json result.json]
 
-RAM, reward, lives, game over and all 210 x 160 pixels of every frame must be equal, resets included. A part of the frames
-is played from states that neither would reach at random, forced by writing room numbers and scores into both RAMs.
+RAM, reward, lives, game over and all 210 x 160 pixels of every frame must be equal, resets included. A part of the
+frames is played from states that neither would reach at random, forced by writing room numbers and scores into
+both RAMs.
 """
 
 from __future__ import annotations

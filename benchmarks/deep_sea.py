@@ -31,7 +31,7 @@ class Options:
     """Side of the square."""
     seeds: int = 5
     """Runs a bonus."""
-    frames: int = 400_000
+    frames: int = 300_000
     """Budget of environment steps a run."""
     bonuses: tuple[str, ...] = ("rnd", "none")
     """Bonuses that are compared."""

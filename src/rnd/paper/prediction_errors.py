@@ -43,7 +43,7 @@ class PredictionErrors:
     """Folder for the picture and the numbers."""
     seeds: int = 3
     """Seeds a curve."""
-    steps: int = 600
+    steps: int = 300
     """Optimiser steps a curve."""
     batch: int = 128
     """Points a step."""
@@ -116,7 +116,7 @@ def misspecification(options: PredictionErrors) -> dict[str, dict[int, float]]:
     half_blind = nn.Sequential(Hide(), network())
     return {
         "one input hidden": fit(half_blind, target, options),
-        "linear predictor": fit(linear(INPUTS, FEATURES), target, options),
+        "linear predictor": fit(linear(INPUTS, FEATURES), target, options, lr=1e-2),
         "enough of both": fit(network(), target, options),
     }
 

@@ -225,6 +225,7 @@ inline void run_cpu(Bus& bus, const Rom& rom) {
 #define NEXT                         \
     do {                             \
         p = code + (pc & code_mask); \
+        if (cycle > kCycleLimit) [[unlikely]] { goto leave; } \
         goto* kOperations[p[0]];     \
     } while (0)
 #define NEXT_UNLESS_DONE                        \
@@ -276,7 +277,6 @@ inline void run_cpu(Bus& bus, const Rom& rom) {
 #define MODIFY_INY(op, ...) MODIFY(op, 8, AT_INY, __VA_ARGS__)
 #define IMPLIED(op, cycles, ...) op_##op: { cycle += cycles; pc += 1; __VA_ARGS__; NEXT; }
 #define JUMP(op, cycles, ...) op_##op: { cycle += cycles; __VA_ARGS__; pc &= 0xFFFF; find_code(); \
-        if (cycle > kCycleLimit) [[unlikely]] { goto leave; } \
         NEXT_UNLESS_DONE; }
 #define BRANCH(op, condition, ...) op_##op: { cycle += 2; pc += 2; \
         if (condition) { \
@@ -285,7 +285,6 @@ inline void run_cpu(Bus& bus, const Rom& rom) {
             cycle += turn; \
             __VA_ARGS__; \
             pc = to & 0xFFFF; \
-            if (cycle > kCycleLimit) [[unlikely]] { goto leave; } \
         } \
         NEXT; }
 #define WAIT_FOR_TIMER(low, high) \

@@ -387,7 +387,7 @@ inline PlayerPhase player_phase(const Tia& tia, int n, int to) {
             break;
         case ENAM0: set(tia.ENAM[0], value >> 1 & 1, 0, 1u << M0); break;
         case ENAM1: set(tia.ENAM[1], value >> 1 & 1, 0, 1u << M1); break;
-        case ENABL: set(tia.ENABL, value >> 1 & 1, 1, 1u << BL); break;
+        case ENABL: set(tia.ENABL, value >> 1 & 1, 0, 1u << BL); break;
         case HMP0:
         case HMP1:
         case HMM0:

@@ -9,8 +9,8 @@
 
 namespace rnd::atari::RND_TARGET {
 
-// A program that never ends its frame is cut here, in cycles.
-constexpr i32 kCycleLimit = 80'000;
+// A program that never ends its frame is cut after so many instructions.
+constexpr i32 kInstructionLimit = 25'000;
 
 [[gnu::noinline]] inline u8 io_read(Bus& bus, u16 address, u8 data_bus) {
     if (address & 0x80) return riot_read(bus.m, address, bus.m.frame_cycle + bus.m.cycle);
@@ -29,17 +29,15 @@ constexpr i32 kCycleLimit = 80'000;
     }
 }
 
-// Games wait for the timer by "LDA INTIM, branch back". Returns how many cycles of whole turns can be skipped, that is all
-// turns whose read lies before the value that may end the loop. `cycle` is the absolute cycle at which the loop starts
+// Games wait for the timer by "LDA INTIM, branch back". Returns how many whole turns can be skipped, that is all turns whose read lies before the value that may end the loop. `cycle` is the absolute cycle at which the loop starts
 // again; values in (low, high] go on, whatever the flags were.
-inline i32 wait_loop_cycles(const Riot& riot, const u8* loop, i64 cycle, u8 low, u8 high, int turn) {
+inline i32 wait_loop_turns(const Riot& riot, const u8* loop, i64 cycle, u8 low, u8 high, int turn) {
     const bool loads = loop[0] == 0xAD || loop[0] == 0xAE || loop[0] == 0xAC;
     if (!loads || (loop[1] & 0x87) != 0x84 || (loop[2] & 0x12) != 0x02) return 0;
     const i64 left = riot.timer_zero - (cycle + 4);
     const i64 slack = left - ((i64{low} + 1) << riot.timer_shift);
     if (slack < 0 || left >> riot.timer_shift > high) return 0;
-    const i64 skipped = (slack / turn + 1) * turn;
-    return skipped < kCycleLimit ? static_cast<i32>(skipped) : 0;
+    return static_cast<i32>(slack / turn + 1);
 }
 
 constexpr u8 to_bcd(unsigned n) { return static_cast<u8>(n / 10 % 10 << 4 | n % 10); }
@@ -56,6 +54,7 @@ inline void run_cpu(Bus& bus, const Rom& rom) {
     u32 carry = m.cpu.carry;
     u8 overflow = m.cpu.overflow, decimal = m.cpu.decimal, interrupt = m.cpu.interrupt;
     i32 cycle = m.cycle;
+    i32 budget = kInstructionLimit;
     const u8* image = rom.image(m.cartridge.image);
     const u32 hotspot = rom.first_hotspot;
     const u8* code = image;
@@ -225,6 +224,7 @@ inline void run_cpu(Bus& bus, const Rom& rom) {
 #define NEXT                         \
     do {                             \
         p = code + (pc & code_mask); \
+        if (--budget < 0) [[unlikely]] { goto leave; } \
         goto* kOperations[p[0]];     \
     } while (0)
 #define NEXT_UNLESS_DONE                        \
@@ -276,7 +276,6 @@ inline void run_cpu(Bus& bus, const Rom& rom) {
 #define MODIFY_INY(op, ...) MODIFY(op, 8, AT_INY, __VA_ARGS__)
 #define IMPLIED(op, cycles, ...) op_##op: { cycle += cycles; pc += 1; __VA_ARGS__; NEXT; }
 #define JUMP(op, cycles, ...) op_##op: { cycle += cycles; __VA_ARGS__; pc &= 0xFFFF; find_code(); \
-        if (cycle > kCycleLimit) [[unlikely]] { goto leave; } \
         NEXT_UNLESS_DONE; }
 #define BRANCH(op, condition, ...) op_##op: { cycle += 2; pc += 2; \
         if (condition) { \
@@ -285,12 +284,15 @@ inline void run_cpu(Bus& bus, const Rom& rom) {
             cycle += turn; \
             __VA_ARGS__; \
             pc = to & 0xFFFF; \
-            if (cycle > kCycleLimit) [[unlikely]] { goto leave; } \
         } \
         NEXT; }
 #define WAIT_FOR_TIMER(low, high) \
-    if (p[1] == 0xFB) [[unlikely]] \
-        cycle += wait_loop_cycles(m.riot, code + (to & code_mask), m.frame_cycle + cycle, low, high, 6 + turn)
+    if (p[1] == 0xFB) [[unlikely]] { \
+        i32 turns = wait_loop_turns(m.riot, code + (to & code_mask), m.frame_cycle + cycle, low, high, 6 + turn); \
+        if (2 * turns > budget) turns = budget / 2; \
+        cycle += turns * (6 + turn); \
+        budget -= 2 * turns; \
+    }
 
     // Opcodes of the eight modes of the accumulator group share their low digit's pattern.
 #define ALL_READS(h, g, ...) /* h: row of (zp,x); g: row of (zp),y */ \
@@ -414,7 +416,7 @@ inline void run_cpu(Bus& bus, const Rom& rom) {
 
     // These stop the processor until it is reset.
 op_02: op_12: op_22: op_32: op_42: op_52: op_62: op_72: op_92: op_B2: op_D2: op_F2:
-    cycle = kCycleLimit + 1;
+    cycle += 2 * (budget + 1);
 
 leave:
     m.cpu.pc = static_cast<u16>(pc);

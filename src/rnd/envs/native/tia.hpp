@@ -186,19 +186,21 @@ inline void segment(Bus& bus, int from, int to) {
         if (pixels) std::memset(pixels + x0, 0, static_cast<std::size_t>(x1 - x0));
         return;
     }
-    if (tia.hmove_blank == kBlankThisLine && x0 < 8) {
-        const int end = x1 < 8 ? x1 : 8;
-        if (pixels) std::memset(pixels + x0, 0, static_cast<std::size_t>(end - x0));
-        x0 = end;
-        if (x0 == x1) return;
-    }
     refresh_masks(tia);
     const bool whole = x0 == 0 && x1 == kScreenWidth;
     if (!(whole && tia.line_is_collided)) {
         if (kPossible.latches[tia.visible] & ~tia.collision) tia.collision |= collide(tia.mask, x0, x1);
         tia.line_is_collided = whole;
     }
-    if (pixels) draw(tia, pixels, x0, x1);
+    if (!pixels) return;
+    // Objects collide under the comb too, but are not seen there.
+    if (tia.hmove_blank == kBlankThisLine && x0 < 8) {
+        const int end = x1 < 8 ? x1 : 8;
+        std::memset(pixels + x0, 0, static_cast<std::size_t>(end - x0));
+        x0 = end;
+        if (x0 == x1) return;
+    }
+    draw(tia, pixels, x0, x1);
 }
 
 inline void set_reflection(Tia& tia) {
@@ -387,7 +389,7 @@ inline PlayerPhase player_phase(const Tia& tia, int n, int to) {
             break;
         case ENAM0: set(tia.ENAM[0], value >> 1 & 1, 0, 1u << M0); break;
         case ENAM1: set(tia.ENAM[1], value >> 1 & 1, 0, 1u << M1); break;
-        case ENABL: set(tia.ENABL, value >> 1 & 1, 1, 1u << BL); break;
+        case ENABL: set(tia.ENABL, value >> 1 & 1, 0, 1u << BL); break;
         case HMP0:
         case HMP1:
         case HMM0:

@@ -227,8 +227,6 @@ def seed_everything(config: Config) -> None:
 
 def draw_seed(seed: int, stream: int, rank: int, iteration: int) -> int:
     """Seed of a generator; hashed, because a CPU's generator looks at the lower 32 bits alone."""
-    if rank == iteration == 0:
-        return seed + stream * 2**32
     return environment_seed(environment_seed(environment_seed(seed, stream), rank), iteration)
 
 

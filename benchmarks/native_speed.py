@@ -15,6 +15,7 @@ from collections.abc import Callable
 
 import numpy as np
 from ale_py.vector_env import AtariVectorEnv
+
 from rnd.envs.native import AtariBatch, supported_games
 from rnd.envs.native.exactness import read_rom
 

@@ -6,16 +6,10 @@ emulation is proven equal to ale-py's, byte for byte; for every other game use a
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from rnd.envs.native._core import AtariBatch
-
 _reason = ""
 try:
     from rnd.envs.native import _core
-
-    AtariBatch = _core.AtariBatch
+    from rnd.envs.native._core import AtariBatch
 except ImportError as error:
     _reason = f"the native Atari core is not built or cannot be loaded: {error}"
 

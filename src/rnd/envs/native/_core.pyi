@@ -1,11 +1,13 @@
+from typing import TypeAlias
+
 import numpy as np
 import numpy.typing as npt
 
-_Bytes = npt.NDArray[np.uint8]
-_Flags = npt.NDArray[np.uint8] | npt.NDArray[np.bool_]
-_Actions = npt.NDArray[np.int32] | npt.NDArray[np.int64]
-_Floats = npt.NDArray[np.float32]
-_Ints = npt.NDArray[np.int32]
+_Bytes: TypeAlias = npt.NDArray[np.uint8]
+_Flags: TypeAlias = npt.NDArray[np.uint8] | npt.NDArray[np.bool_]
+_Actions: TypeAlias = npt.NDArray[np.int32] | npt.NDArray[np.int64]
+_Floats: TypeAlias = npt.NDArray[np.float32]
+_Ints: TypeAlias = npt.NDArray[np.int32]
 
 def known_games() -> tuple[str, ...]: ...
 

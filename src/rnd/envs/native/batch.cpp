@@ -60,22 +60,46 @@ const Batch::Start& Batch::start_with(u8 timer) {
     std::unique_ptr<Start>& start = starts_[timer];
     if (!start) {
         start = std::make_unique<Start>();
+        auto other = std::make_unique<Start>();
         std::memset(static_cast<void*>(start.get()), 0, sizeof(Start));
-        start_environment(start->environment, engine_, rom_, game_, timer);
-        const u8* screen = start->environment.screen[start->environment.newest];
+        std::memset(static_cast<void*>(other.get()), 0, sizeof(Start));
+        // Two start-ups from opposite RAMs tell which bytes are kept, and whether they matter.
+        u8 opposite[128];
+        for (int i = 0; i < 128; ++i) opposite[i] = static_cast<u8>(~kPowerOnRam[i]);
+        Environment& env = start->environment;
+        Environment& env2 = other->environment;
+        start_environment(env, engine_, rom_, game_, timer, kPowerOnRam);
+        start_environment(env2, engine_, rom_, game_, timer, opposite);
+        for (int i = 0; i < 128; ++i) {
+            start->kept[i] = env.machine.riot.ram[i] == kPowerOnRam[i] && env2.machine.riot.ram[i] == opposite[i];
+            if (start->kept[i]) env2.machine.riot.ram[i] = kPowerOnRam[i];
+        }
+        start->copyable = std::memcmp(&env, &env2, sizeof env) == 0;
+        const u8* screen = env.screen[env.newest];
         engine_.observe(screen, screen, start->frame);
     }
     return *start;
 }
 
-const Batch::Start& Batch::reset_one(Environment& env) {
+void Batch::reset_one(Environment& env, u8* frame) {
     const u64 generator = env.generator;
     const u32 power_ons = env.power_ons + 1;
-    const Start& start = start_with(power_on_timer(power_ons));
-    env = start.environment;
+    const u8 timer = power_on_timer(power_ons);
+    const Start& start = start_with(timer);
+    u8 ram[128];
+    std::memcpy(ram, env.machine.riot.ram, sizeof ram);
+    if (start.copyable) {
+        env = start.environment;
+        for (int i = 0; i < 128; ++i)
+            if (start.kept[i]) env.machine.riot.ram[i] = ram[i];
+        if (frame) std::memcpy(frame, start.frame, kFrameBytes);
+    } else {
+        start_environment(env, engine_, rom_, game_, timer, ram);
+        const u8* screen = env.screen[env.newest];
+        if (frame) engine_.observe(screen, screen, frame);
+    }
     env.generator = generator;
     env.power_ons = power_ons;
-    return start;
 }
 
 void Batch::write_state(const Environment& env, int i, const StepArrays& out) const {
@@ -102,7 +126,7 @@ void Batch::step_one(int i, i64 action, const StepArrays& arrays) {
     arrays.truncated[i] = limit && !over;
     u8* frame = arrays.frames + std::size_t{kFrameBytes} * i;
     if ((over || limit) && options_.autoreset) {
-        std::memcpy(frame, reset_one(env).frame, kFrameBytes);
+        reset_one(env, frame);
     } else {
         const u8* newest = env.screen[env.newest];
         engine_.observe(newest, skip > 1 ? env.screen[env.newest ^ 1] : newest, frame);
@@ -126,7 +150,7 @@ void Batch::check_group(int first, int count) const {
 void Batch::reset(const StepArrays& out, int first, int count) {
     check_group(first, count);
     for (int i = first; i < first + count; ++i) {
-        std::memcpy(out.frames + std::size_t{kFrameBytes} * i, reset_one(environments_[i]).frame, kFrameBytes);
+        reset_one(environments_[i], out.frames + std::size_t{kFrameBytes} * i);
         write_state(environments_[i], i, out);
     }
 }
@@ -247,7 +271,7 @@ float Batch::raw_act(int i, int action) {
 
 void Batch::raw_reset(int i) {
     environment(i);
-    reset_one(environments_[i]);
+    reset_one(environments_[i], nullptr);
 }
 
 }  // namespace rnd::atari

@@ -74,17 +74,20 @@ private:
         int unfinished = 0;
     };
 
-    // A reset is a copy of a stored state. There is one for each value of the timer at power-on, made when first needed.
+    // A reset is a copy of a stored state, one for each value of the timer at power-on, made when first needed. RAM bytes
+    // that the start-up never writes keep their value; where it reads RAM before writing it, it is played anew.
     struct Start {
         Environment environment;
         u8 frame[kFrameBytes];
+        bool kept[128];
+        bool copyable;
     };
 
     const Environment& environment(int i) const;
     const Start& start_with(u8 timer);
     void check_group(int first, int count) const;
     std::shared_ptr<Job> make_job(const StepArrays& arrays, int first, int count) const;
-    const Start& reset_one(Environment& env);
+    void reset_one(Environment& env, u8* frame);
     void step_one(int i, i64 action, const StepArrays& arrays);
     void write_state(const Environment& env, int i, const StepArrays& out) const;
     void work();

@@ -4,10 +4,8 @@
 
 namespace rnd::atari {
 
-namespace {
-
 // RAM at power-on is noise; this is the noise that ale-py always starts from.
-constexpr u8 kPowerOnRam[128] = {
+const u8 kPowerOnRam[128] = {
     0xB8, 0x96, 0xC0, 0x49, 0xCB, 0x55, 0xC8, 0x7F, 0xFB, 0xB4, 0x45, 0x66, 0x2B, 0x34, 0x10, 0xCA,
     0xB9, 0xCE, 0xFF, 0x8F, 0x4F, 0x44, 0xA1, 0x8A, 0x04, 0xC5, 0xCD, 0xFC, 0x75, 0xE7, 0x0A, 0xAD,
     0x2D, 0x9B, 0x60, 0x9E, 0xAA, 0x17, 0x1E, 0x54, 0xF9, 0x84, 0x51, 0x3E, 0x34, 0x97, 0x7C, 0x5E,
@@ -17,6 +15,8 @@ constexpr u8 kPowerOnRam[128] = {
     0xA3, 0x6C, 0x28, 0x38, 0x51, 0xC5, 0x89, 0x5C, 0x5A, 0x16, 0x98, 0x55, 0x95, 0x5B, 0xAF, 0x4A,
     0xAF, 0x99, 0x0D, 0x4B, 0xEC, 0x0A, 0xBA, 0x5E, 0xA7, 0xBD, 0xE6, 0xF7, 0xAB, 0x14, 0x6F, 0xC0,
 };
+
+namespace {
 
 // The timer's noise at power-on: what ale-py's first resets draw, in their order.
 constexpr u8 kPowerOnTimer[] = {
@@ -35,9 +35,9 @@ constexpr int kWarmUpFrames = 60;
 constexpr int kResetFrames = 8;
 constexpr int kResetFramesWithModes = 12;
 
-void power_on(Machine& m, const Rom& rom, u8 timer) {
+void power_on(Machine& m, const Rom& rom, u8 timer, const u8* ram) {
     std::memset(&m, 0, sizeof m);
-    std::memcpy(m.riot.ram, kPowerOnRam, sizeof kPowerOnRam);
+    std::memcpy(m.riot.ram, ram, sizeof m.riot.ram);
     m.riot.timer_shift = 6;
     m.riot.timer_zero = timer << 6;
     m.riot.timer_offset = -1;
@@ -64,8 +64,8 @@ void set_joystick(Machine& m, u8 action) {
 
 u8 power_on_timer(u32 power_ons) { return kPowerOnTimer[power_ons % sizeof kPowerOnTimer]; }
 
-void start_environment(Environment& env, const Engine& engine, const Rom& rom, const Game& game, u8 timer) {
-    power_on(env.machine, rom, timer);
+void start_environment(Environment& env, const Engine& engine, const Rom& rom, const Game& game, u8 timer, const u8* ram) {
+    power_on(env.machine, rom, timer, ram);
     std::memset(env.screen, 0, sizeof env.screen);
     env.newest = 0;
     auto frame = [&](u8 action, u8 switches) {

@@ -22,8 +22,11 @@ static_assert(std::is_trivially_copyable_v<Environment>);
 // What the timer holds at the n-th power-on. Some games take their first random number from it.
 u8 power_on_timer(u32 power_ons);
 
-// Switches the machine on and plays the game's start-up, as ale-py's reset_game does.
-void start_environment(Environment& env, const Engine& engine, const Rom& rom, const Game& game, u8 timer);
+// RAM when the console is switched on for the first time.
+extern const u8 kPowerOnRam[128];
+
+// Switches the machine on and plays the game's start-up, as ale-py's reset_game does. RAM keeps what it holds over a reset.
+void start_environment(Environment& env, const Engine& engine, const Rom& rom, const Game& game, u8 timer, const u8* ram);
 
 // One raw frame of `action`; drawn when asked for.
 void play_frame(Environment& env, const Engine& engine, const Rom& rom, const Game& game, u8 action, bool draw);

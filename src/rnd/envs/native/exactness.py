@@ -71,22 +71,26 @@ def play(style: str, rng: np.random.Generator) -> Iterator[int]:
 
 def new_ale(game: str) -> Any:
     """ale-py as the trainer uses it: no sticky actions of its own, quiet."""
-    from ale_py import ALEInterface, LoggerMode, roms
+    from ale_py import ALEInterface, LoggerMode
 
     ALEInterface.setLoggerMode(LoggerMode.Error)
     ale = ALEInterface()
     ale.setFloat("repeat_action_probability", 0.0)
-    ale.loadROM(roms.get_rom_path(game))
+    ale.loadROM(rom_path(game))
     return ale
 
 
-def read_rom(game: str) -> bytes:
+def rom_path(game: str) -> Path:
     from ale_py import roms
 
     path = roms.get_rom_path(game)
     if path is None:
         raise ValueError(f"ale-py has no ROM named {game}")
-    return Path(path).read_bytes()
+    return Path(path)
+
+
+def read_rom(game: str) -> bytes:
+    return rom_path(game).read_bytes()
 
 
 def compare(game: str, frames: int, style: str, seed: int, result: GameResult, simd: str = "auto") -> None:

@@ -97,6 +97,7 @@ namespace freeway {
 void start(const u8*, Progress& p) { start_with_lives(p, 0); }
 void update(const u8* ram, Progress& p) {
     set_score(p, bcd(ram, 0xE7));
+    p.reward = p.reward < 0 ? 0 : p.reward > 1 ? 1 : p.reward;
     p.game_over = at(ram, 0x96) == 1;
     p.lives = 0;
 }

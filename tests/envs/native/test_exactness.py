@@ -10,7 +10,7 @@ native = pytest.importorskip("rnd.envs.native")
 if not native.available():
     pytest.skip(native.why_unavailable(), allow_module_level=True)
 
-from rnd.envs.native.exactness import compare_game, new_ale, read_rom
+from rnd.envs.native.exactness import compare_game, new_ale, read_rom  # noqa: E402
 
 GAMES = ("montezuma_revenge", "gravitar", "pitfall", "private_eye", "solaris", "venture", "freeway")
 

@@ -130,7 +130,6 @@ def test_the_native_core_gives_the_bytes_of_ale(game):
 
 
 @pytest.mark.parametrize("game", ["freeway", "private-eye", "solaris"])
-@pytest.mark.xfail(reason="the native core does not know the power-on timer of every reset yet", strict=False)
 def test_the_native_core_resets_like_ale(game):
     """Where a reset depends on the resets before it: 100 episodes of two agent steps."""
     options = {"num_envs": 1, "max_episode_frames": 8}

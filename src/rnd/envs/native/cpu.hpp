@@ -29,12 +29,15 @@ constexpr i32 kInstructionLimit = 25'000;
     }
 }
 
-// Games wait for the timer by "LDA INTIM, branch back". Returns how many whole turns can be skipped, that is all turns whose read lies before the value that may end the loop. `cycle` is the absolute cycle at which the loop starts
+// Games wait for the timer by "LDA INTIM, branch back" (or TIMINT). Returns how many whole turns can be skipped, that is
+// all turns whose read lies before the value that may end the loop. `cycle` is the absolute cycle at which the loop starts
 // again; values in (low, high] go on, whatever the flags were.
 inline i32 wait_loop_turns(const Riot& riot, const u8* loop, i64 cycle, u8 low, u8 high, int turn) {
     const bool loads = loop[0] == 0xAD || loop[0] == 0xAE || loop[0] == 0xAC;
-    if (!loads || (loop[1] & 0x87) != 0x84 || (loop[2] & 0x12) != 0x02) return 0;
+    if (!loads || (loop[1] & 0x86) != 0x84 || (loop[2] & 0x12) != 0x02) return 0;
     const i64 left = riot.timer_zero - (cycle + 4);
+    // TIMINT, at the odd address, shows zero until the timer runs out, and only BPL waits for that.
+    if (loop[1] & 1) return left >= 0 && low == 0 && high == 0x7F ? static_cast<i32>(left / turn + 1) : 0;
     const i64 slack = left - ((i64{low} + 1) << riot.timer_shift);
     if (slack < 0 || left >> riot.timer_shift > high) return 0;
     return static_cast<i32>(slack / turn + 1);

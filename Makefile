@@ -10,10 +10,10 @@ train: $(STAMP)
 	$(BIN)/rnd train
 
 test: $(STAMP) check
-	$(BIN)/python -m pytest -n 2
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
 
 test-long: $(STAMP)
-	$(BIN)/python -m pytest -m long
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m long
 
 check: $(STAMP)
 	$(BIN)/ruff check .
@@ -24,7 +24,7 @@ format: $(STAMP)
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-$(STAMP): pyproject.toml
+$(STAMP): pyproject.toml $(wildcard src/rnd/envs/native/*.?pp) src/rnd/envs/native/CMakeLists.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
 	$(BIN)/python -m pip install --quiet --editable ".[dev]"

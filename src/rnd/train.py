@@ -226,8 +226,8 @@ def seed_everything(config: Config) -> None:
 
 
 def draw_seed(seed: int, stream: int, rank: int, iteration: int) -> int:
-    """Seed of a generator: the run's own for the first, and hashes of it for all others, because a CPU's generator looks
-    at the lower 32 bits alone."""
+    """Seed of a generator: the run's own for the first, and hashes of it for all others, because a CPU's generator
+    looks at the lower 32 bits alone."""
     if stream == rank == iteration == 0:
         return seed
     return environment_seed(environment_seed(environment_seed(seed, stream), rank), iteration)

@@ -19,7 +19,7 @@ from rnd.paper.plan import Scale, State, cells
 from rnd.paper.recipes import RECIPES, Arm, Recipe
 from rnd.presets import preset, small
 
-ROLLOUTS = 600
+ROLLOUTS = 150
 """Of the run that is killed: it must live long enough to be caught."""
 
 PROGRAM = """

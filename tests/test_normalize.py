@@ -1,10 +1,12 @@
 """Running statistics against numpy over the whole stream, and the return filter against a loop over time."""
 
+from fractions import Fraction
+
 import numpy as np
 import pytest
 import torch
 
-from rnd.normalize import START_COUNT, ReturnScaler, RunningMoments, Whitener
+from rnd.normalize import START_COUNT, ReturnScaler, RunningMoments, Whitener, batch_moments
 
 
 def test_moments_equal_numpy_over_uneven_batches():
@@ -24,6 +26,18 @@ def test_bytes_and_batches_larger_than_a_chunk():
     moments.update(frames)
     np.testing.assert_allclose(moments.mean.numpy(), frames.double().mean(0).numpy(), rtol=1e-6)
     np.testing.assert_allclose(moments.var.numpy(), frames.double().var(0, correction=0).numpy(), rtol=1e-6)
+
+
+@pytest.mark.parametrize("count", [1, 255, 256, 700])
+def test_moments_of_bytes_are_exact(count):
+    frames = np.full((count, 4), 255, np.uint8)  # the largest sums, a pixel that never changes, and two that do
+    frames[:, 1] = 7
+    frames[::3, 2] = 0
+    frames[:, 3] = np.random.default_rng(0).integers(0, 256, count)
+    mean, var, _ = batch_moments(torch.tensor(frames))
+    for column, m, v in zip(frames.T.tolist(), mean.tolist(), var.tolist(), strict=True):
+        assert m == float(Fraction(sum(column), count))
+        assert v == float(Fraction(sum(x * x for x in column), count) - Fraction(sum(column), count) ** 2)
 
 
 def test_a_thousand_million_samples_stay_accurate():

@@ -66,10 +66,11 @@ class Replay:
 
 
 class Wait:
-    """Wait for the device without spinning: the core that would spin belongs to the emulator."""
+    """Wait for the device: asleep, so that the core is free for the emulator, or spinning, where microseconds count
+    (the emulator leaves one core to the thread that acts)."""
 
-    def __init__(self, device: torch.device):
-        self._event = torch.cuda.Event(blocking=True) if device.type == "cuda" else None
+    def __init__(self, device: torch.device, spin: bool = False):
+        self._event = torch.cuda.Event(blocking=not spin) if device.type == "cuda" else None
 
     def __call__(self) -> None:
         if self._event is not None:

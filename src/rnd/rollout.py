@@ -78,7 +78,7 @@ class Collector:
         self.config, self.env, self.policy = config, env, policy
         self.device, self.generator = device, generator
         self.clock = Stopwatch("emulation", "inference")
-        self._wait = Wait(device)
+        self._wait = Wait(device, spin=True)
         steps, envs = config.rollout_steps, config.env.num_envs
         observation, action = env.spec.observation, env.spec.action
         self.stack = STACK if observation.kind == "image" else 1
@@ -108,6 +108,12 @@ class Collector:
         self.extra_reward = zeros(steps, envs)
         self.reward_host = torch.zeros(steps, envs, pin_memory=pin)
         self.done_host = torch.zeros(steps, envs, dtype=torch.bool, pin_memory=pin)
+        # Views are made once: at hundreds of steps a rollout, making them is a share of the wall time.
+        self._desks = [
+            (self.reward_host[:, rows], self.done_host[:, rows], self.inbox_obs[rows], self.inbox_first[rows])
+            for rows in env.groups
+        ]
+        self._outbox = [(self.actions_host[rows], self.actions_now[rows]) for rows in env.groups]
         self._decide = compiled(decide, config, device)
         self._think = [Replay(partial(self.think, g, rows), config, device) for g, rows in enumerate(env.groups)]
 
@@ -181,13 +187,13 @@ class Collector:
         self.noise[:steps] = act.draw_noise(self.env.spec.action, shape, self.generator, self.device)
 
     def _act(self, g: int) -> None:
-        rows = self.env.groups[g]
+        host, device = self._outbox[g]
         with self.clock("inference"):
             self._think[g]()
-            self.actions_host[rows].copy_(self.actions_now[rows], non_blocking=True)
+            host.copy_(device, non_blocking=True)
             self._wait()
         with self.clock("emulation"):
-            self.env.send(g, self.actions_host[rows])
+            self.env.send(g, host)
 
     def _receive(self, t: int, g: int) -> Step:
         """Take the result of step t: observation t + 1."""
@@ -196,9 +202,12 @@ class Collector:
             step = self.env.recv(g)
         if self.config.bootstrap_truncated and bool(step.info.truncated.any()):
             self._bootstrap(t, rows, step)
-        self.reward_host[t, rows], self.done_host[t, rows] = step.reward, step.done
-        self.inbox_obs[rows].copy_(step.obs, non_blocking=True)
-        self.inbox_first[rows].copy_(self.done_host[t, rows], non_blocking=True)
+        rewards, dones, inbox_obs, inbox_first = self._desks[g]
+        rewards[t] = step.reward
+        done = dones[t]
+        done.copy_(step.done)
+        inbox_obs.copy_(step.obs, non_blocking=True)
+        inbox_first.copy_(done, non_blocking=True)
         return step
 
     def _bootstrap(self, t: int, rows: slice, step: Step) -> None:

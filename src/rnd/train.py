@@ -119,14 +119,14 @@ class Trainer:
         chunk, total = self.config.rollout_steps, random_steps(self.config)
         if not self.bonus.random_start or total == 0:
             return
-        self.env.reset()
-        seen: list[Tensor] = []
+        first = self.env.reset()
+        seen = torch.empty(chunk, *first.shape, dtype=first.dtype, device=self.device)
         for step in range(1, total + 1):
-            seen.append(self.env.step(random_actions(self.env, self.random)).obs.clone())
-            if step % chunk == 0 or step == total:
-                for obs in torch.stack(seen).split(at_once(self.device, self.env.num_envs)):
-                    self.bonus.observe(obs.to(self.device))
-                seen.clear()
+            filled = (step - 1) % chunk + 1
+            seen[filled - 1].copy_(self.env.step(random_actions(self.env, self.random)).obs)
+            if filled == chunk or step == total:
+                for obs in seen[:filled].split(at_once(self.device, self.env.num_envs)):
+                    self.bonus.observe(obs)
                 yield step
 
     def state_dict(self) -> dict[str, Any]:

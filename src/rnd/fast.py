@@ -29,11 +29,13 @@ def uses_graphs(config: Config, device: torch.device) -> bool:
 class Replay:
     """A function without arguments that works on fixed tensors; from the fourth call on a CUDA graph.
 
-    The function must do device work alone: no host synchronisation, no shapes that depend on values.
+    The function must do device work alone: no host synchronisation, no shapes that depend on values. Its kernels keep
+    the `priority` with which they were captured (-1 goes before 0), on whatever stream they are replayed.
     """
 
-    def __init__(self, function: Callable[[], None], config: Config, device: torch.device):
+    def __init__(self, function: Callable[[], None], config: Config, device: torch.device, priority: int = 0):
         self.function = function
+        self.priority = priority
         self.graph: torch.cuda.CUDAGraph | None = None
         self._plain_calls = 0 if uses_graphs(config, device) else None
 
@@ -50,7 +52,7 @@ class Replay:
 
     def _on_side_stream(self) -> None:
         """Warm-up belongs on a stream of its own, as the capture does."""
-        stream = torch.cuda.Stream()
+        stream = torch.cuda.Stream(priority=self.priority)
         stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(stream):
             self.function()
@@ -59,7 +61,8 @@ class Replay:
     def _capture(self) -> None:
         torch.cuda.synchronize()
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, capture_error_mode="thread_local"):
+        stream = torch.cuda.Stream(priority=self.priority)
+        with torch.cuda.graph(graph, stream=stream, capture_error_mode="thread_local"):
             self.function()
         self.graph = graph
         graph.replay()  # the capture itself computes nothing

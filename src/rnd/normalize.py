@@ -12,8 +12,8 @@ from rnd.distributed import ALONE, Ranks
 
 START_COUNT = 1e-4
 SMALLEST_VARIANCE = 1e-12
-CHUNK = 2048
-"""Samples converted to float64 at a time, so that a rollout of frames is never held eight-fold."""
+CHUNK = 2**24
+"""Numbers converted to float64 at a time: a bound on memory, and few enough pieces for a GPU."""
 BLOCK = 256
 """Bytes whose squares add up to less than 2**24, where float32 is exact."""
 BLOCKS_AT_ONCE = {"cpu": 1, "cuda": 64}
@@ -61,7 +61,7 @@ def batch_moments(batch: Tensor) -> tuple[Tensor, Tensor, float]:
     if batch.dtype == torch.uint8:
         return byte_moments(batch)
     total: Moments | None = None
-    for chunk in batch.split(CHUNK):
+    for chunk in batch.split(max(CHUNK // max(batch[0].numel(), 1), 1)):
         var, mean = torch.var_mean(chunk.double(), dim=0, correction=0)
         part: Moments = (mean, var, float(len(chunk)))
         total = part if total is None else merge_moments(total, part)
@@ -82,7 +82,7 @@ def byte_moments(batch: Tensor) -> tuple[Tensor, Tensor, float]:
     for bytes_KB in blocks:
         values = bytes_KB.float()
         total += values.sum(1).double().sum(0)
-        squares += values.square_().sum(1).double().sum(0)
+        squares += (values * values).sum(1).double().sum(0)
     return total / n, (n * squares - total.square()) / n**2, float(n)
 
 

@@ -90,4 +90,4 @@ class OverlappedCollector:
 
     @cached_property
     def _stream(self) -> torch.cuda.Stream:
-        return torch.cuda.Stream()
+        return torch.cuda.Stream(priority=-1)  # acting goes before learning

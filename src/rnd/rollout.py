@@ -115,7 +115,10 @@ class Collector:
         ]
         self._outbox = [(self.actions_host[rows], self.actions_now[rows]) for rows in env.groups]
         self._decide = compiled(decide, config, device)
-        self._think = [Replay(partial(self.think, g, rows), config, device) for g, rows in enumerate(env.groups)]
+        # With --overlap an update is under way, and the environments wait for the few kernels of a thought.
+        self._think = [
+            Replay(partial(self.think, g, rows), config, device, priority=-1) for g, rows in enumerate(env.groups)
+        ]
 
     def start(self) -> None:
         """Reset the environments; the next rollout begins there."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import cv2
 import gymnasium
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ from ale_py import Action
 from ale_py.env import AtariEnv
 from gymnasium.wrappers import AtariPreprocessing
 
+from rnd.envs import native
 from rnd.envs.ale_cell import AleCell
 from rnd.envs.cells import rom_of
 from rnd.envs.spec import buffer_layout
@@ -174,3 +176,17 @@ def test_the_last_observation_is_told_at_a_time_limit():
     assert out["truncated"][0]
     assert np.array_equal(out["final_obs"][0], unlimited["obs"][0])
     assert not np.array_equal(out["final_obs"][0], out["obs"][0])
+
+
+def test_shrinking_equals_opencv():
+    """The core's resize stands in for OpenCV's where there is one: the same bytes, ties included."""
+    if not native.available():
+        pytest.skip(native.why_unavailable())
+    random = np.random.default_rng(0)
+    for levels in (2, 3, 17, 256):  # few levels make many exact halves
+        for _ in range(25):
+            newest, other = (random.integers(0, levels, (2, 210, 160)) * (255 // (levels - 1))).astype(np.uint8)
+            found = np.zeros((84, 84), np.uint8)
+            native.shrink(newest, other, found)
+            expected = cv2.resize(np.maximum(newest, other), (84, 84), interpolation=cv2.INTER_AREA)
+            np.testing.assert_array_equal(found, expected)

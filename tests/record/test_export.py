@@ -60,6 +60,17 @@ def test_half_the_bits(trained, tmp_path):
         torch.testing.assert_close(a, b, rtol=1e-3, atol=1e-4, msg=name)
 
 
+def test_compressed(trained, tmp_path):
+    plain = export_agent(trained, tmp_path / "plain.safetensors")
+    packed = export_agent(trained, tmp_path / "packed.safetensors.xz")
+    assert packed.stat().st_size < plain.stat().st_size and (tmp_path / "packed.json").exists()
+    a, b = (load_agent(path).policy.state_dict() for path in (plain, packed))
+    assert all(torch.equal(a[key], b[key]) for key in a)
+    packed.write_bytes(packed.read_bytes()[:-100])
+    with pytest.raises(UserError, match="not an agent exported by rnd"):
+        load_agent(packed)
+
+
 def test_a_run_in_parts_is_joined_and_resumed(trained, tmp_path):
     parts = tmp_path / "parts"
     for arguments in (

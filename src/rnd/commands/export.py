@@ -20,7 +20,8 @@ class Options:
     """Flags of `rnd export`."""
 
     out: str | None = None
-    """File (agent) or new folder (parts); default: in the run folder, under export/."""
+    """File (agent; .safetensors, or .safetensors.xz to compress it) or new folder (parts); default: in the run folder,
+    under export/."""
     checkpoint: bool = False
     """Export the whole checkpoint instead of the agent."""
     half: bool = False

@@ -35,10 +35,11 @@ def main(arguments: list[str]) -> None:
 
     from rich.console import Console
 
+    from rnd.record.export import unpacked_name
     from rnd.report.watch import WatchOptions, watch
 
     path, console = Path(target), Console()
-    default = path.with_suffix("") if path.is_file() else path / "watch" / "episode"
+    default = unpacked_name(path).with_suffix("") if path.is_file() else path / "watch" / "episode"
     chosen = WatchOptions(options.episodes, options.seed, options.spikes, options.fps)
     for written in watch(path, Path(options.out) if options.out else default, chosen, console):
         console.print(f"  {written}", highlight=False, soft_wrap=True, markup=False)

@@ -1,12 +1,13 @@
 """Sharing: an agent in one small file, and a whole checkpoint in parts of a limited size.
 
 An agent file is safetensors: the policy, the bonus (predictor, target, normaliser) and the intrinsic scale, with a JSON
-card in its header that says what it is. Loading one runs no code from it.
+card in its header that says what it is. Loading one runs no code from it. A name that ends in .xz is compressed.
 """
 
 from __future__ import annotations
 
 import json
+import lzma
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -28,6 +29,7 @@ from rnd.record.folder import write_atomically
 CARD = "rnd.card"
 """Key of the card in the file's metadata."""
 AGENT_FORMAT = 1
+PACKED = ".xz"
 MODULES = ("policy", "bonus", "scaler")
 
 
@@ -96,29 +98,38 @@ def export_agent(run: Path, out: Path | None = None, half: bool = False) -> Path
     if half:
         tensors = {k: v.half() if v.dtype == torch.float32 else v for k, v in tensors.items()}
     out = out or run / "export" / f"{run.resolve().name}.safetensors"
-    if out.suffix != ".safetensors":
+    if unpacked_name(out).suffix != ".safetensors":
         raise UserError(
-            f"--out {out}: an agent's file ends in .safetensors; nearest: {out.with_suffix('.safetensors')}"
+            f"--out {out}: an agent's file ends in .safetensors or .safetensors.xz; nearest: "
+            f"{out.with_suffix('.safetensors')}"
         )
     out.parent.mkdir(parents=True, exist_ok=True)
     data = safetensors.torch.save({k: v.contiguous() for k, v in tensors.items()}, {CARD: json.dumps(card)})
     temporary = out.with_name(f".{out.name}.tmp")
-    temporary.write_bytes(data)
+    temporary.write_bytes(lzma.compress(data) if out.suffix == PACKED else data)
     temporary.replace(out)
-    write_atomically(out.with_suffix(".json"), json.dumps(card, indent=2) + "\n")
+    write_atomically(unpacked_name(out).with_suffix(".json"), json.dumps(card, indent=2) + "\n")
     return out
+
+
+def unpacked_name(path: Path) -> Path:
+    return path.with_suffix("") if path.suffix == PACKED else path
 
 
 def read_agent(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
     """The card and the tensors of an exported file."""
     try:
-        with safetensors.safe_open(str(path), framework="pt") as file:
-            text = (file.metadata() or {}).get(CARD)
-            if text is None:
-                raise UserError(f"{path} is not an agent exported by rnd: it has no card")
-            card: dict[str, Any] = json.loads(text)
-            tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118  not a dict
-    except (SafetensorError, ValueError, OSError) as error:
+        data = path.read_bytes()
+        if path.suffix == PACKED:
+            data = lzma.decompress(data)
+        tensors = safetensors.torch.load(data)
+        # A whole file has a header of JSON, and its length before it; safetensors gives the tensors alone.
+        header: dict[str, Any] = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
+        text = header.get("__metadata__", {}).get(CARD)
+        if text is None:
+            raise UserError(f"{path} is not an agent exported by rnd: it has no card")
+        card: dict[str, Any] = json.loads(text)
+    except (SafetensorError, ValueError, OSError, lzma.LZMAError) as error:
         raise UserError(f"{path} is not an agent exported by rnd ({error})") from error
     if card.get("format") != AGENT_FORMAT:
         raise UserError(f"{path} has agent format {card.get('format')}; this rnd reads format {AGENT_FORMAT}")

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 _reason = ""
 try:
-    from rnd.envs.native._core import AtariBatch, known_games
+    from rnd.envs.native._core import AtariBatch, known_games, shrink
 except ModuleNotFoundError:
     _reason = "not built"
 except ImportError as error:
     _reason = f"cannot be loaded: {error}"
 
-__all__ = ["AtariBatch", "available", "supported_games", "why_unavailable"]
+__all__ = ["AtariBatch", "available", "shrink", "supported_games", "why_unavailable"]
 
 
 def available() -> bool:

@@ -10,6 +10,7 @@ _Floats: TypeAlias = npt.NDArray[np.float32]
 _Ints: TypeAlias = npt.NDArray[np.int32]
 
 def known_games() -> tuple[str, ...]: ...
+def shrink(newest: _Bytes, other: _Bytes, frame: _Bytes) -> None: ...
 
 class AtariBatch:
     def __init__(

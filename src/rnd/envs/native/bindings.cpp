@@ -20,6 +20,8 @@ namespace {
 template <typename T, typename... Shape>
 using Array = nb::ndarray<T, nb::numpy, nb::c_contig, nb::device::cpu, Shape...>;
 using Frames = Array<u8, nb::shape<-1, 84, 84>>;
+using Frame = Array<u8, nb::shape<84, 84>>;
+using Screen = Array<const u8, nb::shape<kScreenHeight, kScreenWidth>>;
 using RamRows = Array<u8, nb::shape<-1, 128>>;
 using Seeds = Array<const u64, nb::shape<-1>>;
 template <typename T>
@@ -120,6 +122,11 @@ NB_MODULE(_core, module) {
         for (const Game& game : all_games()) names.append(game.name);
         return nb::tuple(names);
     });
+
+    static const Engine& engine = choose_engine("auto");
+    module.def("shrink", [](const Screen& newest, const Screen& other, const Frame& frame) {
+        engine.shrink(newest.data(), other.data(), frame.data());
+    }, "newest"_a, "other"_a, "frame"_a, "84 x 84 of the pixelwise maximum of two grey screens, as cv2.resize(..., INTER_AREA) makes it.");
 
     const char* no_count = "count";
     nb::class_<PyBatch>(module, "AtariBatch")

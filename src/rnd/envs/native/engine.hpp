@@ -14,6 +14,8 @@ struct Engine {
     void (*run_frame)(Machine&, const Rom&, u8* screen);
     // The 84 x 84 grey observation of the pixelwise maximum of two screens.
     void (*observe)(const u8* newest, const u8* other, u8* frame);
+    // The same of two screens that are grey already.
+    void (*shrink)(const u8* newest, const u8* other, u8* frame);
 };
 
 extern const Engine kPortableEngine;

@@ -2,5 +2,5 @@
 #include "engine_target.hpp"
 
 namespace rnd::atari {
-const Engine kPortableEngine = {"portable", portable::run_frame, portable::observe};
+const Engine kPortableEngine = {"portable", portable::run_frame, portable::observe<false>, portable::observe<true>};
 }

@@ -1,4 +1,4 @@
-// From two screens of colour bytes to one observation, in one pass.
+// From two screens to one observation, in one pass. The screens hold colour bytes, or (kGreyed) what is grey already.
 #pragma once
 
 #include <cmath>
@@ -11,10 +11,12 @@
 
 namespace rnd::atari::RND_TARGET {
 
-inline void grey_maximum(const u8* a, const u8* b, u8* out) {
+template <bool kGreyed>
+void grey_maximum(const u8* a, const u8* b, u8* out) {
 #if defined(RND_AVX512)
     const __m512i low = _mm512_load_si512(kGrey), high = _mm512_load_si512(kGrey + 64);
     auto grey = [&](__m512i colours) {
+        if constexpr (kGreyed) return colours;
         const __m512i index = _mm512_and_si512(_mm512_srli_epi16(colours, 1), _mm512_set1_epi8(0x7F));
         return _mm512_permutex2var_epi8(low, index, high);
     };
@@ -24,12 +26,13 @@ inline void grey_maximum(const u8* a, const u8* b, u8* out) {
         _mm512_mask_storeu_epi8(out + x, in, v);
     }
 #else
-    if (std::memcmp(a, b, kScreenWidth) == 0) {
-        for (int x = 0; x < kScreenWidth; ++x) out[x] = kGrey[a[x] >> 1];
+    auto grey = [](u8 colour) { return kGreyed ? colour : kGrey[colour >> 1]; };
+    if (!kGreyed && std::memcmp(a, b, kScreenWidth) == 0) {
+        for (int x = 0; x < kScreenWidth; ++x) out[x] = grey(a[x]);
         return;
     }
     for (int x = 0; x < kScreenWidth; ++x) {
-        const u8 ga = kGrey[a[x] >> 1], gb = kGrey[b[x] >> 1];
+        const u8 ga = grey(a[x]), gb = grey(b[x]);
         out[x] = ga > gb ? ga : gb;
     }
 #endif
@@ -88,13 +91,14 @@ inline void shrink_line(const u16* sums, u8* out, u32 (&halves)[4]) {
 #endif
 }
 
-inline void observe(const u8* newest, const u8* other, u8* frame) {
+template <bool kGreyed>
+void observe(const u8* newest, const u8* other, u8* frame) {
     u8 lines[5][kScreenWidth];
     u16 sums[2][kScreenWidth + 64] = {};
     for (int group = 0; group < kScreenHeight / 5; ++group) {
         for (int i = 0; i < 5; ++i) {
             const int at = (5 * group + i) * kScreenWidth;
-            grey_maximum(newest + at, other + at, lines[i]);
+            grey_maximum<kGreyed>(newest + at, other + at, lines[i]);
         }
         for (int x = 0; x < kScreenWidth; ++x) {
             sums[0][x] = static_cast<u16>(2 * (lines[0][x] + lines[1][x]) + lines[2][x]);

@@ -13,7 +13,7 @@ import dataclasses
 import json
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from typing import Literal
 
@@ -51,7 +51,8 @@ class Options:
     json: bool = False
     """Print JSON instead of a table."""
     exactness: bool = False
-    """Compare the native core with ale-py frame by frame instead of measuring speed."""
+    """Compare the native core with ale-py frame by frame instead of measuring speed; `--games all`: every game that the
+    core plays."""
     frames: int = 100_000
     """Raw frames a game of --exactness."""
 
@@ -95,10 +96,19 @@ def exactness(options: Options, console: Console) -> int:
         return 1
     from rnd.envs.native.exactness import run_exactness, table
 
-    roms = [rom_of(ATARI_GAMES[game]) for game in chosen_games(options)]
+    supported = native.supported_games()
+    roms = supported if "all" in options.games else [rom_named(game, supported) for game in options.games]
     results = run_exactness(roms, options.frames, jobs=options.workers or cores())
     console.print(table(results), highlight=False, soft_wrap=True)
     return 0 if all(result.exact for result in results) else 1
+
+
+def rom_named(game: str, supported: Sequence[str]) -> str:
+    """A ROM that the native core plays, by its own name or the short one of the paper's games."""
+    rom = rom_of(ATARI_GAMES[game]) if game in ATARI_GAMES else game
+    if rom not in supported:
+        raise UserError(f"the native core does not play {game}; {nearest(game, [*ATARI_GAMES, *supported])}, or all")
+    return rom
 
 
 def chosen_games(options: Options) -> list[str]:

@@ -25,8 +25,8 @@ from rnd.train import Trainer
 class Options:
     """What is measured."""
 
-    num_envs: tuple[int, ...] = (128, 1024)
-    """Numbers of environments; the predictor keeps 32/N of the samples."""
+    num_envs: tuple[int, ...] = ()
+    """Numbers of environments; the predictor keeps 32/N of the samples. Default: 128 and 1024, on a CPU 16."""
     precision: tuple[Literal["tf32", "float32", "bf16"], ...] = ("tf32", "bf16")
     """Matrix arithmetic on CUDA; the CPU always computes in float32."""
     policy: Literal["cnn", "gru"] = "cnn"
@@ -37,8 +37,8 @@ class Options:
     """Also measure the plain path, without graphs and compilation."""
     rollout_steps: int = 128
     """Steps of a rollout."""
-    repeats: int = 8
-    """Timed updates; the median counts."""
+    repeats: int | None = None
+    """Timed updates; the median counts. Default: 8, on a CPU 2."""
     device: str = "auto"
     """auto, cpu, cuda or cuda:N."""
     json: bool = False
@@ -62,7 +62,7 @@ class LearnerSpeed:
 def run(options: Options, console: Console) -> int:
     """The whole bench; the exit code."""
     results = []
-    for num_envs in options.num_envs:
+    for num_envs in options.num_envs or ((128, 1024) if on_gpu(options.device) else (16,)):
         for precision in options.precision:
             for fast in (True, False) if options.plain else (True,):
                 config = bench_config(options, num_envs, precision, fast)
@@ -94,8 +94,11 @@ def bench_config(options: Options, num_envs: int, precision: Literal["tf32", "fl
     )
 
 
-def measure(config: Config, warm_up: int = 3, repeats: int = 8) -> LearnerSpeed:
+def measure(config: Config, repeats: int | None = None) -> LearnerSpeed:
     """Everything of an iteration but acting: bonus, returns, statistics, epochs."""
+    gpu = on_gpu(config.device)
+    repeats = repeats or (8 if gpu else 2)
+    warm_up = 3 if gpu else 1  # a GPU chooses kernels and captures graphs first
     if torch.cuda.is_available():
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats()
@@ -114,6 +117,11 @@ def measure(config: Config, warm_up: int = 3, repeats: int = 8) -> LearnerSpeed:
     peak = torch.cuda.max_memory_allocated() / 1e9 if trainer.device.type == "cuda" else 0.0
     frames = config.frames_per_rollout
     return LearnerSpeed(config.env.num_envs, config.precision, config.fast, seconds * 1e3, frames / seconds, peak)
+
+
+def on_gpu(device: str) -> bool:
+    """Whether a bench with this --device runs on a GPU: a CPU is measured with less work."""
+    return device != "cpu" and torch.cuda.is_available()
 
 
 def synchronize(device: torch.device) -> None:

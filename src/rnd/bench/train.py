@@ -20,6 +20,7 @@ from rich.table import Table
 
 from rnd import envs
 from rnd.bench.learner import measure as measure_learner
+from rnd.bench.learner import on_gpu
 from rnd.config import Config
 from rnd.envs.interface import VectorEnv
 from rnd.presets import preset
@@ -36,8 +37,8 @@ class Options:
 
     game: str = "montezuma"
     """Atari game."""
-    num_envs: tuple[int, ...] = (128,)
-    """Numbers of environments."""
+    num_envs: tuple[int, ...] = ()
+    """Numbers of environments; default: 128, on a CPU 16."""
     backend: Literal["auto", "native", "ale"] = "auto"
     """Atari emulator."""
     policy: Literal["cnn", "gru"] = "cnn"
@@ -46,8 +47,8 @@ class Options:
     """Matrix arithmetic on CUDA."""
     rollout_steps: int = 128
     """Steps of a rollout."""
-    iterations: int = 12
-    """Timed iterations of training; the median counts."""
+    iterations: int | None = None
+    """Timed iterations of training; the median counts. Default: 12, on a CPU 3."""
     workers: int | None = None
     """Worker processes or emulator threads; default: all cores."""
     device: str = "auto"
@@ -78,7 +79,9 @@ class TrainSpeed:
 
 def run(options: Options, console: Console) -> int:
     """The whole bench; the exit code."""
-    results = [measure(options, num_envs) for num_envs in options.num_envs]
+    gpu = on_gpu(options.device)
+    sizes = options.num_envs or ((128,) if gpu else (16,))
+    results = [measure(options, num_envs, options.iterations or (12 if gpu else 3)) for num_envs in sizes]
     if options.json:
         print(json.dumps([asdict(result) | {"limit": result.limit} for result in results], indent=2))
         return 0
@@ -94,13 +97,13 @@ def run(options: Options, console: Console) -> int:
     return 0
 
 
-def measure(options: Options, num_envs: int) -> TrainSpeed:
+def measure(options: Options, num_envs: int, iterations: int) -> TrainSpeed:
     config = bench_config(options, num_envs)
     with closing(envs.make(config)) as env:
         backend, emulator = env.spec.backend, emulator_alone(env, config)
     learner = measure_learner(config)
-    synchronous, shares = training(config, options.iterations)
-    overlapped, _ = training(replace(config, overlap=True), options.iterations)
+    synchronous, shares = training(config, iterations)
+    overlapped, _ = training(replace(config, overlap=True), iterations)
     return TrainSpeed(
         num_envs, backend, emulator, learner.frames_per_second, synchronous, overlapped, shares, learner.peak_gigabytes
     )
@@ -140,7 +143,7 @@ def emulator_alone(env: VectorEnv, config: Config, rollouts: int = 3) -> float:
 
 def training(config: Config, iterations: int) -> tuple[float, dict[str, float]]:
     """Median frames a second of whole iterations, and where their wall time went."""
-    warm_up = 4
+    warm_up = 4 if on_gpu(config.device) else 1
     with closing(envs.make(config)) as env:
         trainer = Trainer(config, env)
         trainer.collector.start()

@@ -77,7 +77,7 @@ void start_environment(Environment& env, const Engine& engine, const Rom& rom, c
     for (int i = 0; i < kWarmUpFrames; ++i) frame(NOOP, kSwitches);
     const int reset_frames = game.has_modes ? kResetFramesWithModes : kResetFrames;
     for (int i = 0; i < reset_frames; ++i) frame(NOOP, kResetPressed);
-    game.start(env.machine.riot.ram, env.progress);
+    env.progress = start_progress(game.rules);
     for (u8 action : game.start_actions) frame(action, kSwitches);
     env.machine.swchb = kSwitches;
     env.episode_frames = 0;
@@ -88,7 +88,7 @@ void play_frame(Environment& env, const Engine& engine, const Rom& rom, const Ga
     set_joystick(env.machine, action);
     if (draw) env.newest ^= 1;
     engine.run_frame(env.machine, rom, draw ? env.screen[env.newest] : nullptr);
-    game.update(env.machine.riot.ram, env.progress);
+    update_progress(game.rules, env.machine.riot.ram, env.progress);
     ++env.episode_frames;
     env.executed = action;
 }

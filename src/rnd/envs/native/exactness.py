@@ -36,6 +36,9 @@ FORCED_BYTES: dict[str, dict[int, range]] = {
     "freeway": {0x67: range(0x10)},
 }
 
+# A forced state can lead out of the game's world, where the program runs away into data. Beyond this room an episode is over.
+LAST_ROOM: dict[str, tuple[int, int]] = {"montezuma_revenge": (3, 23)}
+
 
 @dataclass
 class GameResult:
@@ -127,7 +130,8 @@ def compare(game: str, frames: int, style: str, seed: int, result: GameResult, s
             result.note("reward", f"{style} {seed}, frame {frame}")
         check(f"{style} {seed}, frame {frame}")
         episode_frames += 1
-        if ale.game_over() or episode_frames >= EPISODE_FRAMES:
+        address, last = LAST_ROOM.get(game, (0, 255))
+        if ale.game_over() or episode_frames >= EPISODE_FRAMES or ale.getRAM()[address] > last:
             ale.reset_game()
             native.raw_reset(0)
             check(f"{style} {seed}, reset after frame {frame}")

@@ -262,13 +262,23 @@ def joined() -> Iterator[Ranks]:
     try:
         yield Ranks(rank, world, int(os.environ.get("LOCAL_RANK", "0")), store=store)
     except InterruptedRunError:  # all leave together
-        dist.destroy_process_group()
+        leave()
         raise
     except BaseException as error:
         if not isinstance(error, LostRankError):
             leave_word(store, rank, error)
         raise
+    leave()
+
+
+def leave() -> None:
+    """Close the groups.
+
+    A thread of theirs may still hold the tensors of the last message, and needs the interpreter to let go of them. Should
+    it ask when the interpreter is already shutting down, the process would abort: give it a moment.
+    """
     dist.destroy_process_group()
+    time.sleep(0.1)
 
 
 def meet() -> Store:

@@ -69,8 +69,6 @@ class Trainer:
         self.clock = Stopwatch("learning")
         self._score = compiled(self.bonus.score, config, self.device)
         self._bonus_targets = compiled(self.bonus.targets, config, self.device)
-        # With several ranks their sums meet in the middle of it.
-        self._observe = compiled(self.bonus.observe, config, self.device) if ranks.world == 1 else self.bonus.observe
 
     @property
     def frames(self) -> int:
@@ -100,7 +98,7 @@ class Trainer:
         values = rollout.values_ext_TpN, rollout.values_int_TpN
         targets = combine(self.config, rollout.rewards_ext_TN, intrinsic_TN, *values, rollout.done_TN)
         # update the observation statistics, then optimise policy and predictor with the new ones
-        self._observe(moves.next_obs)
+        self.bonus.observe(moves.next_obs)
         with arithmetic(self.config, self.device):
             bonus_targets = in_chunks(self._bonus_targets, moves)
         losses = self.learner.update(rollout, targets, bonus_targets)

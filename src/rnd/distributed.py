@@ -274,8 +274,8 @@ def joined() -> Iterator[Ranks]:
 def leave() -> None:
     """Close the groups.
 
-    A thread of theirs may still hold the tensors of the last message, and needs the interpreter to let go of them. Should
-    it ask when the interpreter is already shutting down, the process would abort: give it a moment.
+    A thread of theirs may still hold the tensors of the last message, and needs the interpreter to let go of them.
+    Should it ask when the interpreter is already shutting down, the process would abort: give it a moment.
     """
     dist.destroy_process_group()
     time.sleep(0.1)

@@ -36,8 +36,8 @@ FORCED_BYTES: dict[str, dict[int, range]] = {
     "freeway": {0x67: range(0x10)},
 }
 
-# A forced state can lead out of the game's world, where the program runs away into data: beyond the last room an episode
-# is over.
+# A forced state can lead out of the game's world, where the program runs away into data: beyond the last room an
+# episode is over.
 LAST_ROOM: dict[str, tuple[int, int]] = {"montezuma_revenge": (3, 23)}
 
 

@@ -1,6 +1,7 @@
 #include "batch.hpp"
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <stdexcept>
 
@@ -10,6 +11,7 @@ namespace {
 
 constexpr char kMagic[8] = {'R', 'N', 'D', 'A', 'T', 'A', 'R', 'I'};
 constexpr u32 kVersion = 1;
+constexpr std::chrono::microseconds kLinger{50};
 
 struct SaveHeader {
     char magic[8];
@@ -168,28 +170,35 @@ std::shared_ptr<Batch::Job> Batch::make_job(const StepArrays& arrays, int first,
     return job;
 }
 
+// The caller steps too, beside one thread of the pool less: it need not be woken at either end.
 void Batch::step(const StepArrays& arrays, int first, int count) {
-    if (options_.threads == 1) {
-        const auto job = make_job(arrays, first, count);
-        for (int i = 0; i < count; ++i) step_one(first + i, job->actions[i], arrays);
-        return;
-    }
-    step_async(arrays, first, count);
-    wait(first);
+    const auto job = make_job(arrays, first, count);
+    if (count == 0) return;
+    job->most = options_.threads - 1;
+    post(job);
+    std::unique_lock lock(mutex_);
+    while (job->next < job->count) step_next(*job, lock);
+    work_done_.wait(lock, [&] { return job->unfinished == 0; });
+    std::erase(running_, job);
 }
 
 void Batch::step_async(const StepArrays& arrays, int first, int count) {
-    auto job = make_job(arrays, first, count);
+    const auto job = make_job(arrays, first, count);
     if (count == 0) return;
+    job->most = options_.threads;
+    post(job);
+}
+
+void Batch::post(const std::shared_ptr<Job>& job) {
     {
         std::lock_guard lock(mutex_);
         for (const auto& other : running_)
-            if (first < other->first + other->count && other->first < first + count)
+            if (job->first < other->first + other->count && other->first < job->first + job->count)
                 throw std::invalid_argument("the group is still stepping: wait for it first");
         running_.push_back(job);
-        jobs_.push_back(job);
+        ++posted_;
     }
-    work_ready_.notify_all();
+    for (int i = 0; i < job->most; ++i) work_ready_.notify_one();
 }
 
 void Batch::wait(int first) {
@@ -201,19 +210,41 @@ void Batch::wait(int first) {
     std::erase_if(running_, waited_for);
 }
 
+std::shared_ptr<Batch::Job> Batch::job_to_join() const {
+    for (const auto& job : running_)
+        if (job->next < job->count && job->working < job->most) return job;
+    return nullptr;
+}
+
+// Takes one row. The lock is held before and after, not while the environment steps.
+void Batch::step_next(Job& job, std::unique_lock<std::mutex>& lock) {
+    const int row = job.next++;
+    lock.unlock();
+    step_one(job.first + row, job.actions[row], job.arrays);
+    lock.lock();
+    if (--job.unfinished == 0) work_done_.notify_all();
+}
+
 void Batch::work() {
     std::unique_lock lock(mutex_);
     while (true) {
-        work_ready_.wait(lock, [&] { return stopping_ || !jobs_.empty(); });
+        std::shared_ptr<Job> job;
+        work_ready_.wait(lock, [&] { return stopping_ || (job = job_to_join()); });
         if (stopping_) return;
-        const std::shared_ptr<Job> job = jobs_.front();
-        const int row = job->next++;
-        if (job->next == job->count) jobs_.pop_front();
-        lock.unlock();
-        step_one(job->first + row, job->actions[row], job->arrays);
-        lock.lock();
-        if (--job->unfinished == 0) work_done_.notify_all();
+        ++job->working;
+        while (job->next < job->count) step_next(*job, lock);
+        --job->working;
+        if (!job_to_join()) linger(lock);
     }
+}
+
+// The next step is often asked for within microseconds, and waking a thread takes tens of them.
+void Batch::linger(std::unique_lock<std::mutex>& lock) {
+    const u32 before = posted_;
+    lock.unlock();
+    const auto end = std::chrono::steady_clock::now() + kLinger;
+    while (posted_ == before && std::chrono::steady_clock::now() < end) {}
+    lock.lock();
 }
 
 // ---- looking in, saving ----

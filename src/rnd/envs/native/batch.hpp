@@ -70,6 +70,8 @@ private:
         StepArrays arrays;
         std::vector<i64> actions;  // of the group, checked
         int first, count;
+        int most = 0;       // threads of the pool that may work on it at once
+        int working = 0;    // and do
         int next = 0;       // the first row that no thread has taken
         int unfinished = 0;
     };
@@ -90,6 +92,10 @@ private:
     void reset_one(Environment& env, u8* frame);
     void step_one(int i, i64 action, const StepArrays& arrays);
     void write_state(const Environment& env, int i, const StepArrays& out) const;
+    void post(const std::shared_ptr<Job>& job);
+    std::shared_ptr<Job> job_to_join() const;
+    void step_next(Job& job, std::unique_lock<std::mutex>& lock);
+    void linger(std::unique_lock<std::mutex>& lock);
     void work();
 
     Options options_;
@@ -104,8 +110,8 @@ private:
     std::vector<std::thread> pool_;
     std::mutex mutex_;
     std::condition_variable work_ready_, work_done_;
-    std::deque<std::shared_ptr<Job>> jobs_;  // with rows left to take
-    std::vector<std::shared_ptr<Job>> running_;
+    std::deque<std::shared_ptr<Job>> running_;  // the first posted first
+    std::atomic<u32> posted_ = 0;               // how many ever were
     bool stopping_ = false;
 };
 

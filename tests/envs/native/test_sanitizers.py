@@ -1,0 +1,46 @@
+"""The core under AddressSanitizer and UndefinedBehaviorSanitizer: the games, and ROMs of random bytes."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+native = pytest.importorskip("rnd.envs.native")
+if not native.available():
+    pytest.skip(native.why_unavailable(), allow_module_level=True)
+
+from rnd.envs.native.exactness import rom_path  # noqa: E402
+
+SOURCE = Path(__file__).parents[3] / "src" / "rnd" / "envs" / "native"
+
+
+@pytest.fixture(scope="module")
+def sanitize(tmp_path_factory) -> Path:
+    """The driver, built here."""
+    cmake = shutil.which("cmake")
+    if cmake is None:
+        pytest.skip("no cmake here")
+    folder = tmp_path_factory.mktemp("sanitize")
+    flags = ["-DRND_SANITIZE=ON", "-DCMAKE_BUILD_TYPE=RelWithDebInfo"]
+    subprocess.run([cmake, "-S", SOURCE, "-B", folder, *flags], check=True, capture_output=True)
+    subprocess.run([cmake, "--build", folder, "--parallel", "2"], check=True, capture_output=True)
+    return folder / "sanitize"
+
+
+@pytest.mark.long
+def test_random_roms(sanitize):
+    done = subprocess.run([sanitize, "random", "1000"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert "1000 random ROMs: clean" in done.stdout
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("game", native.supported_games())
+def test_games(game, sanitize):
+    frames = "100000" if game in native.supported_games()[:7] else "10000"
+    done = subprocess.run([sanitize, frames, f"{game}={rom_path(game)}"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert f"{game}: clean" in done.stdout

@@ -34,8 +34,8 @@ ROOM_LEFT = 0.9
 def keep_freed(device: torch.device) -> None:
     """On a CPU with glibc: keep what is freed instead of giving it back to the kernel.
 
-    Every operation on a minibatch asks for hundreds of megabytes and frees them again; the kernel hands them out page by
-    page, zeroed, which took a quarter of the learner's time.
+    Every operation on a minibatch asks for hundreds of megabytes and frees them again; the kernel hands them out page
+    by page, zeroed, which took a quarter of the learner's time.
     """
     if device.type == "cpu" and platform.libc_ver()[0] == "glibc":
         libc = ctypes.CDLL(None)

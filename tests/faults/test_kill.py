@@ -112,3 +112,12 @@ def arm(moment: str, monkeypatch) -> None:
         monkeypatch.setattr(checkpoint.shutil, "rmtree", lambda path, **_: die() if path.exists() else None)
     else:
         monkeypatch.setattr(checkpoint, "write_through", write_half)
+
+
+def test_a_run_that_goes_on_within_the_same_second(tmp_path, monkeypatch):
+    """TensorBoard's files of one second are sorted by the process: a resumed run may have the smaller number."""
+    monkeypatch.setattr(os, "getpid", lambda: 20)
+    path = start(small(iterations=2), tmp_path)
+    monkeypatch.setattr(os, "getpid", lambda: 10)
+    resume(path, 4)
+    assert tensorboard_steps(path) == [FRAMES * i for i in range(1, 5)]

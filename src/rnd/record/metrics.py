@@ -8,6 +8,7 @@ from __future__ import annotations
 import csv
 import io
 import os
+import time
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -84,6 +85,7 @@ class TensorBoardWriter:
     def __init__(self, folder: Path, purge_step: int | None = None):
         from torch.utils.tensorboard import SummaryWriter
 
+        wait_for_another_second(folder / "tensorboard")
         self._writer: Any = SummaryWriter(str(folder / "tensorboard"), purge_step=purge_step)
 
     def write(self, row: Row, timing: Row) -> None:
@@ -98,6 +100,17 @@ class TensorBoardWriter:
 
     def close(self) -> None:
         self._writer.close()
+
+
+def wait_for_another_second(folder: Path) -> None:
+    """TensorBoard reads files in the order of their names, which begin with the second and go on with the process.
+
+    Two of the same second could be read in the wrong order, and the older one would cut off what the newer one wrote.
+    """
+    newest = max((path.name.split(".")[3] for path in folder.glob("events.out.tfevents.*")), default="")
+    now = time.time()
+    if newest == f"{int(now):010d}":
+        time.sleep(int(now) + 1 - now)
 
 
 class WandbWriter:

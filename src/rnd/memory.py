@@ -5,9 +5,7 @@ Legend: T steps, N environments, S stacked frames.
 
 from __future__ import annotations
 
-import ctypes
 import math
-import platform
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,8 +18,6 @@ from rnd.envs.spec import ObservationSpec
 from rnd.errors import RunError, UserError
 from rnd.networks import STACK
 
-M_TRIM_THRESHOLD, M_MMAP_MAX = -1, -4
-"""Of mallopt(3): when freed memory is given back (-1: never), and how many blocks may come from mmap."""
 PER_STEP = 64
 """Bytes of one step of one environment beside observation and features: action, values, rewards, noise, advantages."""
 ACTIVATIONS_PER_FRAME = 300_000
@@ -29,18 +25,6 @@ ACTIVATIONS_PER_FRAME = 300_000
 CPU; half of it is counted, so that nothing is refused that would fit."""
 ROOM_LEFT = 0.9
 """Share of the memory that advice makes use of."""
-
-
-def keep_freed(device: torch.device) -> None:
-    """On a CPU with glibc: keep what is freed instead of giving it back to the kernel.
-
-    Every operation on a minibatch asks for hundreds of megabytes and frees them again; the kernel hands them out page
-    by page, zeroed, which took a quarter of the learner's time.
-    """
-    if device.type == "cpu" and platform.libc_ver()[0] == "glibc":
-        libc = ctypes.CDLL(None)
-        libc.mallopt(M_MMAP_MAX, 0)
-        libc.mallopt(M_TRIM_THRESHOLD, -1)
 
 
 def guess_observation(config: Config) -> ObservationSpec:

@@ -49,7 +49,6 @@ class Trainer:
         spec = env.spec
         check_policy(config, env)
         memory.check(config, spec.observation, self.device)
-        memory.keep_freed(self.device)
         policy = Policy(config.policy, spec.observation, spec.action, config.policy_width)
         bonus = bonuses.make(config.bonus, spec.observation, spec.action, config.bonus_options)
         self.policy = channels_last(policy.to(self.device), self.device)

@@ -83,10 +83,7 @@ class TensorBoardWriter:
     """The same numbers as TensorBoard scalars against frames."""
 
     def __init__(self, folder: Path, purge_step: int | None = None):
-        from torch.utils.tensorboard import SummaryWriter
-
-        wait_for_another_second(folder / "tensorboard")
-        self._writer: Any = SummaryWriter(str(folder / "tensorboard"), purge_step=purge_step)
+        self._writer = summary_writer(folder / "tensorboard", purge_step)
 
     def write(self, row: Row, timing: Row) -> None:
         step = row["frames"]
@@ -102,15 +99,26 @@ class TensorBoardWriter:
         self._writer.close()
 
 
-def wait_for_another_second(folder: Path) -> None:
-    """TensorBoard reads files in the order of their names, which begin with the second and go on with the process.
+def summary_writer(folder: Path, purge_step: int | None) -> Any:
+    """A writer whose file is the last by name.
 
-    Two of the same second could be read in the wrong order, and the older one would cut off what the newer one wrote.
+    TensorBoard reads files in that order. Names begin with the second and go on with the process, so that a run that
+    goes on within the same second could come before its past, which would then cut it off. A clock that was set back is
+    not waited for.
     """
-    newest = max((path.name.split(".")[3] for path in folder.glob("events.out.tfevents.*")), default="")
-    now = time.time()
-    if newest == f"{int(now):010d}":
-        time.sleep(int(now) + 1 - now)
+    from torch.utils.tensorboard import SummaryWriter
+
+    earlier = {*folder.glob("events.out.tfevents.*")}
+    for left in range(12, -1, -1):
+        writer: Any = SummaryWriter(str(folder), purge_step=purge_step)
+        own = {*folder.glob("events.out.tfevents.*")} - earlier
+        if left == 0 or not earlier or not own or min(own) > max(earlier):
+            break
+        writer.close()
+        for path in own:
+            path.unlink()
+        time.sleep(0.1)
+    return writer
 
 
 class WandbWriter:

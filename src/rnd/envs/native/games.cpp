@@ -51,11 +51,9 @@ void pitfall_lives(const u8* ram, Progress& p) {
 }
 
 // The score starts again from zero.
-void wraps_at_10000(const u8*, Progress& p) {
-    if (p.reward < 0) p.reward += 10'000;
-}
-void wraps_at_1000000(const u8*, Progress& p) {
-    if (p.reward < 0) p.reward += 1'000'000;
+template <i32 kTop>
+void wraps_at(const u8*, Progress& p) {
+    if (p.reward < 0) p.reward += kTop;
 }
 
 // The counter falls back to zero when the time is up.
@@ -129,7 +127,7 @@ const std::vector<Game>& all_games() {
         {"frostbite", k4K, true, all_actions(), {},
          {0, 4, six(0xCA, 0xC9, 0xC8), {0xCC, 0xF, 0, 1}, {{is(0xF1, 0x80, 0x80), is(0xCC, 0, 0xF)}}}},
         {"galaxian", kF8, true, {NOOP, FIRE, RIGHT, LEFT, RIGHTFIRE, LEFTFIRE}, {},
-         {0, 4, six(0xAE, 0xAD, 0xAC), {0xB9, 0xFF, 0, 1}, {{is(0xBF, 0x80, 0x80)}}, wraps_at_1000000}},
+         {0, 4, six(0xAE, 0xAD, 0xAC), {0xB9, 0xFF, 0, 1}, {{is(0xBF, 0x80, 0x80)}}, wraps_at<1'000'000>}},
         {"hero", kF8, true, all_actions(), {},
          {0, 4, six(0xB9, 0xB8, 0xB7), {0xB3, 0xFF, 0, 0}, {{is(0xB3, 0)}}}},
         {"jamesbond", kE0, false, all_actions(), {},
@@ -150,7 +148,7 @@ const std::vector<Game>& all_games() {
         {"seaquest", k4K, false, all_actions(), {},
          {0, 4, six(0xBA, 0xB9, 0xB8), {0xBB, 0xFF, 0, 1}, {{is_not(0xA3, 0)}}}},
         {"space_invaders", k4K, true, {NOOP, FIRE, RIGHT, LEFT, RIGHTFIRE, LEFTFIRE}, {},
-         {0, 3, {pair(0xE8, 1), pair(0xE6, 100)}, {0xC9, 0xFF, 0, 0}, {{is(0xC9, 0)}, {is(0x98, 0x80, 0x80)}}, wraps_at_10000}},
+         {0, 3, {pair(0xE8, 1), pair(0xE6, 100)}, {0xC9, 0xFF, 0, 0}, {{is(0xC9, 0)}, {is(0x98, 0x80, 0x80)}}, wraps_at<10'000>}},
         {"zaxxon", kF8, true, all_actions(), {},
          {0, 5, {pair(0xE9, 100), pair(0xE8, 10'000)}, {0xEA, 0x7, 0, 0}, {{is(0xEA, 0, 0x7)}}}},
     };

@@ -18,6 +18,7 @@ ROOMS = [
     "transitions",
     "networks",
     "fast",
+    "partition",
     "stopwatch",
     "memory",
     "bonus",

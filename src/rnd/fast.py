@@ -14,6 +14,7 @@ import torch
 from torch import nn
 
 from rnd.config import Config
+from rnd.normalize import RunningMoments
 
 F = TypeVar("F", bound=Callable[..., Any])
 M = TypeVar("M", bound=nn.Module)
@@ -30,12 +31,11 @@ class Replay:
     """A function without arguments that works on fixed tensors; from the fourth call on a CUDA graph.
 
     The function must do device work alone: no host synchronisation, no shapes that depend on values. Its kernels keep
-    the `priority` with which they were captured (-1 goes before 0), on whatever stream they are replayed.
+    the priority and the multiprocessors of the stream on which they were captured.
     """
 
-    def __init__(self, function: Callable[[], None], config: Config, device: torch.device, priority: int = 0):
+    def __init__(self, function: Callable[[], None], config: Config, device: torch.device):
         self.function = function
-        self.priority = priority
         self.graph: torch.cuda.CUDAGraph | None = None
         self._plain_calls = 0 if uses_graphs(config, device) else None
 
@@ -51,8 +51,8 @@ class Replay:
             self._capture()
 
     def _on_side_stream(self) -> None:
-        """Warm-up belongs on a stream of its own, as the capture does."""
-        stream = torch.cuda.Stream(priority=self.priority)
+        """Warm-up belongs where the capture will be."""
+        stream = side_stream()
         stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(stream):
             self.function()
@@ -61,11 +61,16 @@ class Replay:
     def _capture(self) -> None:
         torch.cuda.synchronize()
         graph = torch.cuda.CUDAGraph()
-        stream = torch.cuda.Stream(priority=self.priority)
-        with torch.cuda.graph(graph, stream=stream, capture_error_mode="thread_local"):
+        with torch.cuda.graph(graph, stream=side_stream(), capture_error_mode="thread_local"):
             self.function()
         self.graph = graph
         graph.replay()  # the capture itself computes nothing
+
+
+def side_stream() -> torch.cuda.Stream:
+    """The current stream, or a new one where that is the default: it cannot be captured."""
+    current = torch.cuda.current_stream()
+    return torch.cuda.Stream() if current == torch.cuda.default_stream() else current
 
 
 class Wait:
@@ -94,6 +99,13 @@ def compiled(function: F, config: Config, device: torch.device) -> F:
     if uses_graphs(config, device) and config.policy != "gru":
         return cast(F, torch.compile(function, dynamic=False))
     return function
+
+
+def compile_sums(module: nn.Module, config: Config, device: torch.device) -> None:
+    """Statistics of frames anywhere in a module read every byte once: the same sums to the bit."""
+    for part in module.modules():
+        if isinstance(part, RunningMoments):
+            part.byte_sums = compiled(part.byte_sums, config, device)
 
 
 def arithmetic(config: Config, device: torch.device) -> contextlib.AbstractContextManager[Any]:

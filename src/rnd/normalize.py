@@ -5,6 +5,8 @@ Legend: T steps, N environments, K blocks, B samples.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor, nn
 
@@ -28,17 +30,20 @@ class RunningMoments(nn.Module):
     count: Tensor
     ranks: Ranks = ALONE
     """Whose samples are taken in."""
+    byte_sums: ByteSums
+    """How bytes are summed; compiled on a GPU."""
 
     def __init__(self, shape: tuple[int, ...] = ()):
         super().__init__()
         self.register_buffer("mean", torch.zeros(shape, dtype=torch.float64))
         self.register_buffer("var", torch.ones(shape, dtype=torch.float64))
         self.register_buffer("count", torch.tensor(START_COUNT, dtype=torch.float64))
+        self.byte_sums = byte_sums
 
     @torch.no_grad()
     def update(self, batch: Tensor) -> None:
         """Take in samples [B, *shape], those of all ranks."""
-        self.merge(*self.ranks.moments(*batch_moments(batch)))
+        self.merge(*self.ranks.moments(*batch_moments(batch, self.byte_sums)))
 
     @torch.no_grad()
     def merge(self, mean: Tensor, var: Tensor, count: float) -> None:
@@ -56,10 +61,20 @@ class RunningMoments(nn.Module):
 Moments = tuple[Tensor, Tensor, Tensor | float]
 
 
-def batch_moments(batch: Tensor) -> tuple[Tensor, Tensor, float]:
+def byte_sums(bytes_KB: Tensor) -> tuple[Tensor, Tensor]:
+    """Sums of bytes and of their squares over K blocks of BLOCK, float64. All are whole numbers that float32 holds for
+    a block: exact, in whatever order they are added."""
+    values = bytes_KB.float()
+    return values.sum(1).double().sum(0), (values * values).sum(1).double().sum(0)
+
+
+ByteSums = Callable[[Tensor], tuple[Tensor, Tensor]]
+
+
+def batch_moments(batch: Tensor, sums: ByteSums = byte_sums) -> tuple[Tensor, Tensor, float]:
     """Mean, biased variance and count over the first axis, in float64."""
     if batch.dtype == torch.uint8:
-        return byte_moments(batch)
+        return byte_moments(batch, sums)
     total: Moments | None = None
     for chunk in batch.split(max(CHUNK // max(batch[0].numel(), 1), 1)):
         var, mean = torch.var_mean(chunk.double(), dim=0, correction=0)
@@ -69,20 +84,18 @@ def batch_moments(batch: Tensor) -> tuple[Tensor, Tensor, float]:
     return total[0], total[1], float(total[2])
 
 
-def byte_moments(batch: Tensor) -> tuple[Tensor, Tensor, float]:
-    """The same for bytes. Their sums and sums of squares are whole numbers, exact in whatever order they are added.
-
-    float32 holds those of a block; the last line is exact for every batch of less than 372,000 samples.
-    """
+def byte_moments(batch: Tensor, sums: ByteSums) -> tuple[Tensor, Tensor, float]:
+    """The same for bytes; the last line is exact for every batch of less than 372,000 samples."""
     n, at_once = len(batch), BLOCKS_AT_ONCE[batch.device.type]
     whole = n - n % BLOCK
+    blocks = [*batch[:whole].unflatten(0, (-1, BLOCK)).split(at_once), batch[whole:].unsqueeze(0)]
     total = torch.zeros(batch.shape[1:], dtype=torch.float64, device=batch.device)
     squares = torch.zeros_like(total)
-    blocks = [*batch[:whole].unflatten(0, (-1, BLOCK)).split(at_once), batch[whole:].unsqueeze(0)]
     for bytes_KB in blocks:
-        values = bytes_KB.float()
-        total += values.sum(1).double().sum(0)
-        squares += (values * values).sum(1).double().sum(0)
+        if bytes_KB.numel():
+            more, more_squares = sums(bytes_KB)
+            total += more
+            squares += more_squares
     return total / n, (n * squares - total.square()) / n**2, float(n)
 
 

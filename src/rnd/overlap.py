@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from functools import cached_property
+from contextlib import contextmanager
 from typing import Any
 
 import torch
 
-from rnd.fast import Wait
+from rnd import partition
 from rnd.rollout import Collector, Rollout
 
 
@@ -18,7 +19,7 @@ class OverlappedCollector:
 
     The rollout that is learned from was acted by the policy of one update before: not the paper's synchronous loop,
     and PPO's ratio accounts for it. The first rollouts of a process do not run beside the update, so that graphs are
-    captured undisturbed; the lag is the same.
+    captured undisturbed; the lag is the same. On a GPU each of the two has multiprocessors of its own.
     """
 
     SYNCHRONOUS = 2
@@ -27,13 +28,16 @@ class OverlappedCollector:
         self.inner, self.policy = collector, collector.policy
         self.actor = collector.policy = copy.deepcopy(collector.policy)
         self.clock = collector.clock
-        self._wait = Wait(collector.device)
         self._calls = 0
         """Rollouts of the run; decides the lag."""
         self._calls_here = 0
         """Rollouts of this process; decides whether the next one runs beside the update."""
         self._pending: Future[Rollout] | None = None
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="collector")
+        self._acting: torch.cuda.Stream | None = None
+        self._learning: torch.cuda.Stream | None = None
+        if collector.device.type == "cuda":
+            self._acting, self._learning = partition.streams(collector.device)
 
     def start(self) -> None:
         self.inner.start()
@@ -43,19 +47,23 @@ class OverlappedCollector:
         self._calls += 1
         self._calls_here += 1
         rollout = self._pending.result() if self._pending else self._work()
-        rollout = rollout.clone()
-        with torch.no_grad():
-            for mine, learned in zip(self.actor.parameters(), self.policy.parameters(), strict=True):
-                mine.copy_(learned)
+        with self.learning():
+            rollout = rollout.clone()
+            with torch.no_grad():
+                torch._foreach_copy_(list(self.actor.parameters()), list(self.policy.parameters()))
         if self._calls > self.SYNCHRONOUS:
-            self._wait()
             self._pending = self._pool.submit(self._work)
             if self._calls_here <= self.SYNCHRONOUS:
                 self._pending.result()
         return rollout
 
-    def close(self) -> None:
+    def settle(self) -> None:
         """Wait for the rollout that is under way."""
+        if self._pending is not None:
+            self._pending.result()
+
+    def close(self) -> None:
+        """Wait for the rollout that is under way; there will be no other."""
         self._pool.shutdown(wait=True, cancel_futures=True)
 
     def state_dict(self) -> dict[str, Any]:
@@ -80,14 +88,27 @@ class OverlappedCollector:
             self._pending = Future()
             self._pending.set_result(Rollout.from_state(state["pending"], self.inner.device))
 
+    @contextmanager
+    def learning(self) -> Iterator[None]:
+        with on_stream(self._learning):
+            yield
+
     def _work(self) -> Rollout:
-        if self.inner.device.type != "cuda":
-            return self.inner.collect()
-        with torch.cuda.stream(self._stream):
+        with on_stream(self._acting):
             rollout = self.inner.collect()
-            self._stream.synchronize()
+            if self._acting is not None:
+                self._acting.synchronize()
         return rollout
 
-    @cached_property
-    def _stream(self) -> torch.cuda.Stream:
-        return torch.cuda.Stream(priority=-1)  # acting goes before learning
+
+@contextmanager
+def on_stream(stream: torch.cuda.Stream | None) -> Iterator[None]:
+    """Launch on `stream`, after what was launched before and before what is launched afterwards."""
+    if stream is None:
+        yield
+        return
+    outside = torch.cuda.current_stream()
+    stream.wait_stream(outside)
+    with torch.cuda.stream(stream):
+        yield
+    outside.wait_stream(stream)

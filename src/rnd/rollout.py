@@ -9,6 +9,7 @@ Nothing in it waits for the host, so on CUDA it is captured once as a graph and 
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -115,10 +116,7 @@ class Collector:
         ]
         self._outbox = [(self.actions_host[rows], self.actions_now[rows]) for rows in env.groups]
         self._decide = compiled(decide, config, device)
-        # With --overlap an update is under way, and the environments wait for the few kernels of a thought.
-        self._think = [
-            Replay(partial(self.think, g, rows), config, device, priority=-1) for g, rows in enumerate(env.groups)
-        ]
+        self._think = [Replay(partial(self.think, g, rows), config, device) for g, rows in enumerate(env.groups)]
 
     def start(self) -> None:
         """Reset the environments; the next rollout begins there."""
@@ -246,8 +244,15 @@ class Collector:
             rooms_entered=rooms,
         )
 
-    def close(self) -> None:
+    def learning(self) -> AbstractContextManager[None]:
+        """Where learning from the rollout is launched: here nothing runs beside it."""
+        return nullcontext()
+
+    def settle(self) -> None:
         """Nothing is under way between rollouts."""
+
+    def close(self) -> None:
+        """Nothing is to be freed."""
 
     def state_dict(self) -> dict[str, Tensor]:
         """What the next rollout starts from."""

@@ -20,7 +20,7 @@ from rnd.distributed import ALONE, Ranks, share
 from rnd.envs.interface import VectorEnv
 from rnd.envs.splitmix import environment_seed
 from rnd.errors import RunError, UserError
-from rnd.fast import arithmetic, channels_last, compiled
+from rnd.fast import arithmetic, channels_last, compile_sums, compiled
 from rnd.networks import Policy
 from rnd.normalize import ReturnScaler
 from rnd.overlap import OverlappedCollector
@@ -53,6 +53,7 @@ class Trainer:
         bonus = bonuses.make(config.bonus, spec.observation, spec.action, config.bonus_options)
         self.policy = channels_last(policy.to(self.device), self.device)
         self.bonus = channels_last(bonus.to(self.device), self.device)
+        compile_sums(self.bonus, config, self.device)
         self.scaler = ReturnScaler(config.env.num_envs, config.gamma_int).to(self.device)
         for module in self.modules().values():
             ranks.copy_from_first_(module)
@@ -80,7 +81,7 @@ class Trainer:
             # sample a_t ~ policy, and s_{t+1}, e_t from the environments
             rollout = self.collector.collect()
             told = self.ranks.gather((rollout.episodes, rollout.rooms_entered))
-            with self.clock("learning"):
+            with self.clock("learning"), self.collector.learning():
                 learned = self.learn(rollout)
             self.iteration += 1
             for episodes, rooms_entered in told:

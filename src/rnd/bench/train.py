@@ -1,7 +1,8 @@
 """rnd bench train: whole iterations beside their limits, in one run.
 
-Three measurements on the same machine within a minute: the environments alone (random actions), the learner alone (the
-same rollout again and again), and training itself, synchronous and overlapped, with the shares of its wall time.
+The environments alone (random actions), the learner alone (the same rollout again and again), and training itself,
+synchronous and overlapped, with the shares of its wall time. The speed of shared cores drifts within seconds, so the
+environments alone and training take turns, and a share of the limit is that of neighbouring turns.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import time
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import asdict, dataclass, replace
+from itertools import islice
 from typing import Literal
 
 import numpy as np
@@ -29,6 +31,8 @@ from rnd.run import timing
 from rnd.train import Trainer
 
 SHARES = ("emulation", "inference", "learning", "other")
+TURN = 4
+"""Iterations of training between two looks at the environments alone."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +52,7 @@ class Options:
     rollout_steps: int = 128
     """Steps of a rollout."""
     iterations: int | None = None
-    """Timed iterations of training; the median counts. Default: 12, on a CPU 3."""
+    """Timed iterations of training; the median counts. Default: 24, on a CPU 3."""
     workers: int | None = None
     """Worker processes or emulator threads; default: all cores."""
     device: str = "auto"
@@ -67,30 +71,40 @@ class TrainSpeed:
     learner_alone: float
     synchronous: float
     overlapped: float
+    of_its_limit: float
+    """Overlapped training over what it cannot pass: the slower of emulator and learner alone."""
     shares: dict[str, float]
     """Of the synchronous wall time."""
     peak_gigabytes: float
 
+
+@dataclass(frozen=True)
+class Turn:
+    """A few rollouts of the environments alone, then a few iterations of training."""
+
+    emulator_alone: float
+    laps: list[dict[str, float]]
+    frames: int
+
     @property
-    def limit(self) -> float:
-        """What overlapping cannot pass: the slower of the two alone."""
-        return min(self.emulator_alone, self.learner_alone)
+    def training(self) -> float:
+        return self.frames / statistics.median(lap["seconds"] for lap in self.laps)
 
 
 def run(options: Options, console: Console) -> int:
     """The whole bench; the exit code."""
     gpu = on_gpu(options.device)
     sizes = options.num_envs or ((128,) if gpu else (16,))
-    results = [measure(options, num_envs, options.iterations or (12 if gpu else 3)) for num_envs in sizes]
+    results = [measure(options, num_envs, options.iterations or (24 if gpu else 3)) for num_envs in sizes]
     if options.json:
-        print(json.dumps([asdict(result) | {"limit": result.limit} for result in results], indent=2))
+        print(json.dumps([asdict(result) for result in results], indent=2))
         return 0
     table = Table("environments", "emulator alone", "learner alone", "synchronous", "overlapped", "of its limit",
                   title=f"frames/s, {results[0].backend}")  # fmt: skip
     shares = Table("environments", *SHARES, title="shares of the synchronous wall time")
     for r in results:
         speeds = r.emulator_alone, r.learner_alone, r.synchronous, r.overlapped
-        table.add_row(str(r.num_envs), *(f"{speed:,.0f}" for speed in speeds), f"{r.overlapped / r.limit:.0%}")
+        table.add_row(str(r.num_envs), *(f"{speed:,.0f}" for speed in speeds), f"{r.of_its_limit:.0%}")
         shares.add_row(str(r.num_envs), *(f"{r.shares[name]:.1%}" for name in SHARES))
     console.print(table)
     console.print(shares)
@@ -99,13 +113,24 @@ def run(options: Options, console: Console) -> int:
 
 def measure(options: Options, num_envs: int, iterations: int) -> TrainSpeed:
     config = bench_config(options, num_envs)
-    with closing(envs.make(config)) as env:
-        backend, emulator = env.spec.backend, emulator_alone(env, config)
     learner = measure_learner(config)
-    synchronous, shares = training(config, iterations)
-    overlapped, _ = training(replace(config, overlap=True), iterations)
+    with closing(envs.make(config)) as env:
+        backend = env.spec.backend
+        env.reset()
+        synchronous = list(turns(config, env, iterations))
+        overlapped = list(turns(replace(config, overlap=True), env, iterations))
+    laps = [lap for turn in synchronous for lap in turn.laps]
+    total = sum(lap["seconds"] for lap in laps)
     return TrainSpeed(
-        num_envs, backend, emulator, learner.frames_per_second, synchronous, overlapped, shares, learner.peak_gigabytes
+        num_envs,
+        backend,
+        statistics.median(turn.emulator_alone for turn in (*synchronous, *overlapped)),
+        learner.frames_per_second,
+        statistics.median(turn.training for turn in synchronous),
+        statistics.median(turn.training for turn in overlapped),
+        statistics.median(t.training / min(t.emulator_alone, learner.frames_per_second) for t in overlapped),
+        {name: sum(lap[name] for lap in laps) / total for name in SHARES},
+        learner.peak_gigabytes,
     )
 
 
@@ -122,13 +147,30 @@ def bench_config(options: Options, num_envs: int) -> Config:
     )
 
 
+def turns(config: Config, alone: VectorEnv, iterations: int) -> Iterator[Turn]:
+    """Training, and the environments alone in between."""
+    warm_up = 6 if on_gpu(config.device) else 1
+    with closing(envs.make(config)) as env:
+        trainer = Trainer(config, env)
+        trainer.collector.start()
+        rows = timed_rows(trainer)
+        for _ in range(warm_up):
+            next(rows)
+        for done in range(0, iterations, TURN):
+            trainer.collector.settle()
+            speed = emulator_alone(alone, config)
+            next(rows)  # this one did not wait for a rollout, or for longer than training does
+            laps = list(islice(rows, min(TURN, iterations - done)))
+            yield Turn(speed, laps, config.frames_per_rollout)
+        trainer.collector.close()
+
+
 def emulator_alone(env: VectorEnv, config: Config, rollouts: int = 3) -> float:
     """Frames a second with random actions drawn beforehand, in the trainer's groups."""
     random = np.random.default_rng(0)
     actions = [random_actions(env, random) for _ in range(config.rollout_steps)]
-    env.reset()
     speeds = []
-    for _ in range(rollouts + 1):
+    for _ in range(rollouts):
         begun = time.perf_counter()
         for t, chosen in enumerate(actions):
             for g, rows in enumerate(env.groups):
@@ -138,28 +180,14 @@ def emulator_alone(env: VectorEnv, config: Config, rollouts: int = 3) -> float:
         for g in range(len(env.groups)):
             env.recv(g)
         speeds.append(config.frames_per_rollout / (time.perf_counter() - begun))
-    return statistics.median(speeds[1:])
+    return statistics.median(speeds)
 
 
-def training(config: Config, iterations: int) -> tuple[float, dict[str, float]]:
-    """Median frames a second of whole iterations, and where their wall time went."""
-    warm_up = 4 if on_gpu(config.device) else 1
-    with closing(envs.make(config)) as env:
-        trainer = Trainer(config, env)
-        trainer.collector.start()
-        laps = list(timed_rows(trainer, warm_up + iterations))[warm_up:]
-        trainer.collector.close()
-    seconds = statistics.median(lap["seconds"] for lap in laps)
-    total = sum(lap["seconds"] for lap in laps)
-    shares = {name: sum(lap[name] for lap in laps) / total for name in SHARES}
-    return config.frames_per_rollout / seconds, shares
-
-
-def timed_rows(trainer: Trainer, iterations: int) -> Iterator[dict[str, float]]:
+def timed_rows(trainer: Trainer) -> Iterator[dict[str, float]]:
     """The timing row of every iteration."""
-    begun = time.perf_counter()
-    for _, _ in zip(range(iterations), trainer.train(), strict=False):
-        now = time.perf_counter()
-        row = timing(trainer, now - begun)
-        begun = now
+    rows = trainer.train()
+    while True:
+        begun = time.perf_counter()
+        next(rows)
+        row = timing(trainer, time.perf_counter() - begun)
         yield {name: float(value or 0.0) for name, value in row.items()}

@@ -1,0 +1,96 @@
+"""Acting beside the update: the same run as acting before it."""
+
+from __future__ import annotations
+
+from concurrent.futures import Future
+from dataclasses import replace
+
+import pytest
+import torch
+
+from rnd.bench.synthetic import SyntheticAtari
+from rnd.config import Config
+from rnd.overlap import OverlappedCollector
+from rnd.presets import preset
+from rnd.train import Trainer
+
+cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+
+
+class AtOnce:
+    """An executor that has finished before `submit` returns."""
+
+    def submit(self, work):
+        done = Future()
+        done.set_result(work())
+        return done
+
+    def shutdown(self, **_):
+        pass
+
+
+def config_on(device: str, **changes) -> Config:
+    config = preset("montezuma")
+    env = replace(config.env, num_envs=8)
+    config = replace(config, env=env, rollout_steps=8, epochs=2, device=device, overlap=True, **changes)
+    return replace(config, frames=8 * config.frames_per_rollout)
+
+
+def rows_of(config: Config, beside: bool) -> list[dict]:
+    trainer = Trainer(config, SyntheticAtari(config.env.num_envs))
+    assert isinstance(trainer.collector, OverlappedCollector)
+    if not beside:
+        trainer.collector._pool = AtOnce()
+    trainer.collector.start()
+    rows = list(trainer.train())
+    trainer.collector.close()
+    return rows
+
+
+def test_beside_the_update_is_the_same_to_the_bit_on_a_cpu():
+    assert rows_of(config_on("cpu"), beside=True) == rows_of(config_on("cpu"), beside=False)
+
+
+@cuda
+@pytest.mark.parametrize("fast", [True, False])
+@pytest.mark.parametrize("parted", [True, False])
+def test_beside_the_update_is_the_same_on_a_gpu(fast, parted, monkeypatch):
+    from rnd import partition
+
+    config = config_on("cuda", fast=fast)
+    expected = rows_of(config, beside=False)
+    if not parted:
+
+        def refuse(*_):
+            raise partition.DriverError(1)
+
+        monkeypatch.setattr(partition, "_split", refuse)
+    for row, other in zip(rows_of(config, beside=True), expected, strict=True):
+        for name, value in other.items():
+            if value is not None:
+                assert row[name] == pytest.approx(value, rel=2e-2, abs=1e-4), (name, row["iteration"])
+
+
+@cuda
+def test_parts_have_multiprocessors_of_their_own():
+    """The smaller part takes longer for the same product, on its stream and in a graph that was captured on it."""
+    from rnd import partition
+
+    acting, learning = partition._split(torch.device("cuda"), 1 / 4)
+    x = torch.randn(4096, 4096, device="cuda")
+    seconds = {}
+    for name, stream in (("acting", acting), ("learning", learning)):
+        with torch.cuda.stream(stream):
+            x @ x
+            stream.synchronize()
+            graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(graph, stream=stream):
+                x @ x
+        begun, ended = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        graph.replay()
+        begun.record()
+        graph.replay()
+        ended.record()
+        ended.synchronize()
+        seconds[name] = begun.elapsed_time(ended)
+    assert seconds["acting"] > 1.5 * seconds["learning"]

@@ -1,0 +1,71 @@
+"""The fast path on CUDA is the plain one: captured graphs and compiled kernels change the order of sums alone."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from rnd.bench.synthetic import SyntheticAtari
+from rnd.fast import Replay, compiled
+from rnd.normalize import byte_sums
+from rnd.presets import preset
+from rnd.train import Trainer
+
+cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+
+CHANGES = [{"bonus": name} for name in ("rnd", "dynamics", "autoencoder", "count", "zero", "none")] + [
+    {"policy": "gru"}
+]
+
+
+def rows_of(**changes) -> list[dict]:
+    config = preset("montezuma")
+    config = replace(config, env=replace(config.env, num_envs=8), rollout_steps=16, precision="float32", **changes)
+    config = replace(config, frames=6 * config.frames_per_rollout)
+    trainer = Trainer(config, SyntheticAtari(config.env.num_envs))
+    trainer.collector.start()
+    return list(trainer.train())
+
+
+@cuda
+@pytest.mark.parametrize("changes", CHANGES, ids=lambda changes: "-".join(changes.values()))
+def test_graphs_and_compilation_equal_the_plain_path(changes):
+    """From the last epoch of the first iteration on, graphs are replayed."""
+    fast, plain = (rows_of(device="cuda", fast=flag, **changes) for flag in (True, False))
+    for row, other in zip(fast, plain, strict=True):
+        rel = 1e-4 if row["iteration"] == 1 else 1e-2
+        for name, value in other.items():
+            if value is not None:
+                assert row[name] == pytest.approx(value, rel=rel, abs=1e-4), (name, row["iteration"])
+
+
+@cuda
+def test_compiled_sums_of_bytes_are_exact():
+    config, device = preset("montezuma"), torch.device("cuda")
+    for shape in ((64, 256, 84, 84), (3, 256, 84, 84), (1, 17, 84, 84)):
+        frames = torch.randint(0, 256, shape, dtype=torch.uint8, device=device)
+        for fast, exact in zip(compiled(byte_sums, config, device)(frames), whole_sums(frames), strict=True):
+            assert torch.equal(fast, exact)
+
+
+def test_sums_of_bytes_are_exact():
+    frames = torch.randint(0, 256, (2, 256, 5, 5), dtype=torch.uint8)
+    frames[0] = 255  # the largest block
+    for fast, exact in zip(byte_sums(frames), whole_sums(frames), strict=True):
+        assert torch.equal(fast, exact)
+
+
+def whole_sums(bytes_KB: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    values = bytes_KB.flatten(0, 1).long()
+    return values.sum(0).double(), values.square().sum(0).double()
+
+
+def test_off_cuda_a_replay_is_the_function():
+    calls = []
+    replay = Replay(lambda: calls.append(1), preset("montezuma"), torch.device("cpu"))
+    for _ in range(6):
+        replay()
+    assert len(calls) == 6
+    assert compiled(whole_sums, preset("montezuma"), torch.device("cpu")) is whole_sums

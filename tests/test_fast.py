@@ -35,10 +35,11 @@ def test_graphs_and_compilation_equal_the_plain_path(changes):
     """From the last epoch of the first iteration on, graphs are replayed."""
     fast, plain = (rows_of(device="cuda", fast=flag, **changes) for flag in (True, False))
     for row, other in zip(fast, plain, strict=True):
-        rel = 1e-4 if row["iteration"] == 1 else 1e-2
+        # Later the last digits of the first have been through Adam, and single samples cross the clip range.
+        rel, abs_ = (1e-4, 1e-4) if row["iteration"] == 1 else (2e-2, 2e-3)
         for name, value in other.items():
             if value is not None:
-                assert row[name] == pytest.approx(value, rel=rel, abs=1e-4), (name, row["iteration"])
+                assert row[name] == pytest.approx(value, rel=rel, abs=abs_), (name, row["iteration"])
 
 
 @cuda

@@ -23,7 +23,7 @@ CHANGES = [{"bonus": name} for name in ("rnd", "dynamics", "autoencoder", "count
 def rows_of(**changes) -> list[dict]:
     config = preset("montezuma")
     config = replace(config, env=replace(config.env, num_envs=8), rollout_steps=16, precision="float32", **changes)
-    config = replace(config, frames=6 * config.frames_per_rollout)
+    config = replace(config, frames=4 * config.frames_per_rollout)
     trainer = Trainer(config, SyntheticAtari(config.env.num_envs))
     trainer.collector.start()
     return list(trainer.train())
@@ -35,8 +35,9 @@ def test_graphs_and_compilation_equal_the_plain_path(changes):
     """From the last epoch of the first iteration on, graphs are replayed."""
     fast, plain = (rows_of(device="cuda", fast=flag, **changes) for flag in (True, False))
     for row, other in zip(fast, plain, strict=True):
-        # Later the last digits of the first have been through Adam, and single samples cross the clip range.
-        rel, abs_ = (1e-4, 1e-4) if row["iteration"] == 1 else (2e-2, 2e-3)
+        # The last digits go through Adam, and single samples cross the clip range: after six iterations two plain runs
+        # differ by some per cent.
+        rel, abs_ = (1e-4, 1e-4) if row["iteration"] == 1 else (1e-2, 1e-3)
         for name, value in other.items():
             if value is not None:
                 assert row[name] == pytest.approx(value, rel=rel, abs=abs_), (name, row["iteration"])

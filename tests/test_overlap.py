@@ -33,7 +33,7 @@ def config_on(device: str, **changes) -> Config:
     config = preset("montezuma")
     env = replace(config.env, num_envs=8)
     config = replace(config, env=env, rollout_steps=8, epochs=2, device=device, overlap=True, **changes)
-    return replace(config, frames=8 * config.frames_per_rollout)
+    return replace(config, frames=6 * config.frames_per_rollout)
 
 
 def rows_of(config: Config, beside: bool) -> list[dict]:
@@ -68,7 +68,7 @@ def test_beside_the_update_is_the_same_on_a_gpu(fast, parted, monkeypatch):
     for row, other in zip(rows_of(config, beside=True), expected, strict=True):
         for name, value in other.items():
             if value is not None:
-                assert row[name] == pytest.approx(value, rel=2e-2, abs=1e-4), (name, row["iteration"])
+                assert row[name] == pytest.approx(value, rel=2e-2, abs=2e-3), (name, row["iteration"])
 
 
 @cuda

@@ -7,6 +7,7 @@ A high priority lets such a kernel go first once a block of the update ends; a p
 from __future__ import annotations
 
 import ctypes
+from functools import cache
 from typing import Any
 
 import torch
@@ -43,7 +44,9 @@ class DriverError(Exception):
     """The driver refused."""
 
 
+@cache
 def _split(device: torch.device, acting: float) -> tuple[torch.cuda.Stream, torch.cuda.Stream]:
+    """Made once a process: a driver has few such contexts, and nothing tells when the last tensor has left one."""
     torch.cuda.synchronize(device)  # the primary context exists
     driver = ctypes.CDLL("libcuda.so.1")
     number = torch.cuda.current_device() if device.index is None else device.index

@@ -2,8 +2,8 @@
 
 Legend: T steps, N environments, S stacked frames, H hidden size, X the shape of one observation.
 
-One step of one group is one piece of device work (`think`): take the observations from the inbox, push them on the
-stacks, evaluate the policy, sample, and file everything under the step's number, which is itself on the device.
+The host files observations under their step's number. One step of one group is one piece of device work (`think`): read
+the newest frames, evaluate the policy, sample, and file the rest under the step's number, which is on the device too.
 Nothing in it waits for the host, so on CUDA it is captured once as a graph and replayed.
 """
 
@@ -12,7 +12,7 @@ from __future__ import annotations
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -25,7 +25,7 @@ from rnd.envs.spec import ActionSpec
 from rnd.fast import Replay, Wait, arithmetic, compiled
 from rnd.networks import STACK, Policy, PolicyOutput
 from rnd.stopwatch import Stopwatch
-from rnd.transitions import Transitions
+from rnd.transitions import Transitions, stacks
 
 
 @dataclass
@@ -91,9 +91,6 @@ class Collector:
         obs_dtype = torch.uint8 if observation.kind == "image" else torch.float32
         action_dtype = torch.float32 if action.kind == "continuous" else torch.int64
         # What is known now, before step t.
-        self.inbox_obs = zeros(envs, *observation.shape, dtype=obs_dtype)
-        self.inbox_first = torch.ones(envs, dtype=torch.bool, device=device)
-        self.stacks = zeros(envs, self.stack, *observation.shape, dtype=obs_dtype)
         self.age_now = zeros(envs, dtype=torch.int8)
         self.hidden = zeros(envs, policy.hidden_size)
         self.step_number = zeros(len(env.groups), 1, dtype=torch.int64)
@@ -110,18 +107,24 @@ class Collector:
         self.reward_host = torch.zeros(steps, envs, pin_memory=pin)
         self.done_host = torch.zeros(steps, envs, dtype=torch.bool, pin_memory=pin)
         # Views are made once: at hundreds of steps a rollout, making them is a share of the wall time.
-        self._desks = [
-            (self.reward_host[:, rows], self.done_host[:, rows], self.inbox_obs[rows], self.inbox_first[rows])
-            for rows in env.groups
-        ]
+        self._desks = [[self._desk(t, rows) for t in range(steps)] for rows in env.groups]
         self._outbox = [(self.actions_host[rows], self.actions_now[rows]) for rows in env.groups]
         self._decide = compiled(decide, config, device)
         self._think = [Replay(partial(self.think, g, rows), config, device) for g, rows in enumerate(env.groups)]
 
+    def _desk(self, t: int, rows: slice) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Where the result of step t goes: reward and end, then observation t + 1 and whether it is a first one."""
+        return (
+            self.reward_host[t, rows],
+            self.done_host[t, rows],
+            self.frames[t + self.stack, rows],
+            self.first[t + 1, rows],
+        )
+
     def start(self) -> None:
-        """Reset the environments; the next rollout begins there."""
-        self.inbox_obs.copy_(self.env.reset())
-        self.inbox_first.fill_(True)
+        """Reset the environments. The next rollout begins where the last one ended: after its last row."""
+        self.frames[-1].copy_(self.env.reset())
+        self.first[-1].fill_(True)
 
     @torch.no_grad()
     def collect(self) -> Rollout:
@@ -148,40 +151,27 @@ class Collector:
     def think(self, g: int, rows: slice) -> None:
         """Device work of one step of one group, without a word to the host."""
         t = self.step_number[g]
-        obs, first = self.inbox_obs[rows], self.inbox_first[rows]
-        self._push(self.stacks[rows], self.age_now[rows], obs, first)
-        hidden = self.hidden[rows] * (~first).unsqueeze(-1)
-        window = self._window(self.stacks[rows])
-        noise = self.noise[:, rows].index_select(0, t)[0]
+        known = (self.frames[:, rows], self.first[:, rows], self.age_now[rows], self.hidden[rows], self.noise[:, rows])
         with arithmetic(self.config, self.device):
-            actions, logp, out, hidden = self._decide(self.policy, self.env.spec.action, window, hidden, noise)
-        self.hidden[rows] = hidden
-        self.actions_now[rows] = actions
+            thought = self._decide(self.policy, self.env.spec.action, self.stack, t, *known)
+        self.hidden[rows] = thought.hidden
+        self.age_now[rows] = thought.age
+        self.actions_now[rows] = thought.actions
         for book, values in (
-            (self.first, first),
-            (self.age, self.age_now[rows]),
-            (self.actions, actions),
-            (self.logp, logp),
-            (self.values_ext, out.value_ext),
-            (self.values_int, out.value_int),
+            (self.age, thought.age),
+            (self.actions, thought.actions),
+            (self.logp, thought.logp),
+            (self.values_ext, thought.value_ext),
+            (self.values_int, thought.value_int),
         ):
             book[:, rows].index_copy_(0, t, values.unsqueeze(0))
-        self.frames[:, rows].index_copy_(0, t + (self.stack - 1), obs.unsqueeze(0))
         t += 1
-
-    def _push(self, stacks: Tensor, age: Tensor, obs: Tensor, first: Tensor) -> None:
-        """Newest frame last; frames before the episode's start are zero."""
-        keep = (~first).view(-1, *(1,) * (stacks.dim() - 1)).to(stacks.dtype)
-        stacks.copy_(torch.cat([stacks[:, 1:] * keep, obs.unsqueeze(1)], dim=1))
-        age.copy_(torch.where(first, 0, (age + 1).clamp_max(self.stack - 1)))
-
-    def _window(self, stacks: Tensor) -> Tensor:
-        return stacks if self.stack > 1 else stacks[:, 0]
 
     def _begin(self) -> None:
         """The end of the last rollout is the history of this one."""
-        history, steps = self.stack - 1, self.config.rollout_steps
-        self.frames[:history] = self.frames[steps : steps + history].clone()
+        steps = self.config.rollout_steps
+        self.frames[: self.stack] = self.frames[steps:].clone()
+        self.first[0] = self.first[steps]
         self.step_number.zero_()
         self.extra_reward.zero_()
         shape = (steps, self.config.env.num_envs)
@@ -203,30 +193,29 @@ class Collector:
             step = self.env.recv(g)
         if self.config.bootstrap_truncated and bool(step.info.truncated.any()):
             self._bootstrap(t, rows, step)
-        rewards, dones, inbox_obs, inbox_first = self._desks[g]
-        rewards[t] = step.reward
-        done = dones[t]
+        reward, done, obs, first = self._desks[g][t]
+        reward.copy_(step.reward)
         done.copy_(step.done)
-        inbox_obs.copy_(step.obs, non_blocking=True)
-        inbox_first.copy_(done, non_blocking=True)
+        obs.copy_(step.obs, non_blocking=True)
+        first.copy_(done, non_blocking=True)
         return step
 
     def _bootstrap(self, t: int, rows: slice, step: Step) -> None:
         """Continue the extrinsic value past a time limit: add gamma V(last observation) to the reward."""
         assert step.info.final_obs is not None, "an environment with time limits must tell its final observations"
         final, cut = step.info.final_obs.to(self.device), step.info.truncated.to(self.device)
-        stacks, age = self.stacks[rows].clone(), self.age_now[rows].clone()
-        self._push(stacks, age, final, torch.zeros_like(cut))
-        value = self.policy(self._window(stacks), self.hidden[rows])[0].value_ext
+        frames = torch.cat([self.frames[t + 1 : t + self.stack, rows], final.unsqueeze(0)])
+        age = next_age(self.age_now[rows], torch.zeros_like(cut), self.stack)
+        value = self.policy(stacks(frames, age), self.hidden[rows])[0].value_ext
         self.extra_reward[t, rows] = torch.where(cut, self.config.gamma_ext * value, 0.0)
 
     def _value_the_end(self) -> None:
         """Values of the observation after the last step; the next rollout thinks about it again."""
-        kept = [x.clone() for x in (self.stacks, self.age_now, self.hidden)]
+        kept = [x.clone() for x in (self.age_now, self.hidden)]
         with self.clock("inference"):
             for think in self._think:
                 think()
-        for x, before in zip((self.stacks, self.age_now, self.hidden), kept, strict=True):
+        for x, before in zip((self.age_now, self.hidden), kept, strict=True):
             x.copy_(before)
 
     def _rollout(self, hidden_NH: Tensor, episodes: list[Episode], rooms: list[int]) -> Rollout:
@@ -256,34 +245,58 @@ class Collector:
 
     def state_dict(self) -> dict[str, Tensor]:
         """What the next rollout starts from."""
-        history, steps = self.stack - 1, self.config.rollout_steps
         return {
-            "obs": self.inbox_obs.clone(),
-            "first": self.inbox_first.clone(),
-            "stacks": self.stacks.clone(),
+            "obs": self.frames[-1].clone(),
+            "first": self.first[-1].clone(),
             "age": self.age_now.clone(),
             "hidden": self.hidden.clone(),
-            "history": self.frames[steps : steps + history].clone(),
+            "history": self.frames[self.config.rollout_steps : -1].clone(),
         }
 
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
-        history, steps = self.stack - 1, self.config.rollout_steps
-        self.inbox_obs.copy_(state["obs"])
-        self.inbox_first.copy_(state["first"])
-        self.stacks.copy_(state["stacks"])
+        self.frames[-1].copy_(state["obs"])
+        self.first[-1].copy_(state["first"])
         self.age_now.copy_(state["age"])
         self.hidden.copy_(state["hidden"])
-        self.frames[steps : steps + history].copy_(state["history"])
+        self.frames[self.config.rollout_steps : -1].copy_(state["history"])
+
+
+class Thought(NamedTuple):
+    """What a step of acting leaves behind, a row an environment."""
+
+    actions: Tensor
+    logp: Tensor
+    value_ext: Tensor
+    value_int: Tensor
+    hidden: Tensor
+    age: Tensor
 
 
 def decide(
-    policy: Policy, action: ActionSpec, window: Tensor, hidden: Tensor, noise: Tensor
-) -> tuple[Tensor, Tensor, PolicyOutput, Tensor]:
-    """Actions, their log probabilities, what the policy said, and its memory."""
-    out, hidden = policy(window, hidden)
+    policy: Policy,
+    action: ActionSpec,
+    stack: int,
+    t: Tensor,
+    frames: Tensor,
+    first: Tensor,
+    age_N: Tensor,
+    hidden_NH: Tensor,
+    noise: Tensor,
+) -> Thought:
+    """Step t of some environments, from the books of the rollout (time first) and what was before: age and memory."""
+    first_N = first.index_select(0, t)[0]
+    age_N = next_age(age_N, first_N, stack)
+    newest_SNX = frames.index_select(0, t + torch.arange(stack, device=t.device))
+    out, hidden_NH = policy(stacks(newest_SNX, age_N), hidden_NH * (~first_N).unsqueeze(-1))
     out = PolicyOutput(*(x.float() for x in out))
-    actions = act.sample(action, out.logits, noise)
-    return actions, act.log_prob(action, out.logits, actions), out, hidden
+    actions = act.sample(action, out.logits, noise.index_select(0, t)[0])
+    logp = act.log_prob(action, out.logits, actions)
+    return Thought(actions, logp, out.value_ext, out.value_int, hidden_NH, age_N)
+
+
+def next_age(age_N: Tensor, first_N: Tensor, stack: int) -> Tensor:
+    """Steps since the episode's start, as far as a stack reaches back."""
+    return torch.where(first_N, 0, (age_N + 1).clamp_max(stack - 1))
 
 
 def random_actions(env: VectorEnv, random: np.random.Generator) -> np.ndarray:

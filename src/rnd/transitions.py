@@ -40,11 +40,8 @@ class Transitions:
         """Stacks of the observations start ... stop - 1, oldest frame first."""
         if self.stack == 1:
             return self.frames[start:stop]
-        frames_TNS = self.frames[start : stop + self.stack - 1].unfold(0, self.stack, 1)  # [T, N, X, S]
-        stacks = frames_TNS.movedim(-1, 2)
-        lag = torch.arange(self.stack - 1, -1, -1, device=self.age.device)
-        seen = self.age[start:stop, :, None] >= lag
-        return stacks * seen.reshape(*seen.shape, *(1,) * (stacks.dim() - 3)).to(stacks.dtype)
+        frames_TNXS = self.frames[start : stop + self.stack - 1].unfold(0, self.stack, 1)
+        return hide_before_start(frames_TNXS.movedim(-1, 2), self.age[start:stop])
 
     def envs(self, rows: slice) -> Transitions:
         """The transitions of some environments."""
@@ -68,3 +65,17 @@ class Transitions:
         frames = torch.stack([obs, next_obs])
         age = torch.zeros(frames.shape[:2], dtype=torch.int8, device=frames.device)
         return Transitions(frames, age, actions[None], stack=1)
+
+
+def stacks(frames_SNX: Tensor, age_N: Tensor) -> Tensor:
+    """What the policy sees, from the newest S frames: [N, S, X] for images, [N, X] for vectors."""
+    if len(frames_SNX) == 1:
+        return frames_SNX[0]
+    return hide_before_start(frames_SNX.movedim(0, 1), age_N)
+
+
+def hide_before_start(stacks_BSX: Tensor, age_B: Tensor) -> Tensor:
+    """Frames from before the episode's start are zero."""
+    lag_S = torch.arange(stacks_BSX.shape[age_B.dim()] - 1, -1, -1, device=age_B.device)
+    seen_BS = age_B.unsqueeze(-1) >= lag_S
+    return stacks_BSX * seen_BS.reshape(*seen_BS.shape, *(1,) * (stacks_BSX.dim() - seen_BS.dim())).to(stacks_BSX.dtype)

@@ -73,16 +73,20 @@ def side_stream() -> torch.cuda.Stream:
     return torch.cuda.Stream() if current == torch.cuda.default_stream() else current
 
 
-class Wait:
-    """Wait for the device: asleep, so that the core is free for the emulator, or spinning, where microseconds count
-    (the emulator leaves one core to the thread that acts)."""
+class Mark:
+    """A point in the device's work to wait for: asleep, so that the core is free for the emulator, or spinning, where
+    microseconds count (the emulator leaves one core to the thread that acts)."""
 
     def __init__(self, device: torch.device, spin: bool = False):
         self._event = torch.cuda.Event(blocking=not spin) if device.type == "cuda" else None
 
-    def __call__(self) -> None:
+    def set(self) -> None:
+        """After all that was launched on this stream."""
         if self._event is not None:
             self._event.record()
+
+    def wait(self) -> None:
+        if self._event is not None:
             self._event.synchronize()
 
 

@@ -16,7 +16,7 @@ from rnd.config import Config
 from rnd.distributed import ALONE, Ranks
 from rnd.envs.spec import ActionSpec
 from rnd.errors import RunError
-from rnd.fast import Replay, Wait, arithmetic, compiled, uses_graphs
+from rnd.fast import Mark, Replay, arithmetic, compiled, uses_graphs
 from rnd.networks import Policy, PolicyOutput
 from rnd.returns import Targets
 from rnd.rollout import Rollout
@@ -135,7 +135,7 @@ class Learner:
         self.not_finite = torch.zeros((), device=self.device)
         self.optimizer.found_inf = self.not_finite  # type: ignore[attr-defined]
         self._loss = compiled(minibatch_loss, config, self.device)
-        self._wait = Wait(self.device)
+        self._updated = Mark(self.device)
         self._epoch = Replay(self.epoch, config, self.device) if ranks.world == 1 else self.epoch
 
     def update(self, rollout: Rollout, targets: Targets, bonus_targets: Tensor) -> dict[str, float]:
@@ -149,10 +149,12 @@ class Learner:
             torch.lt(draw_TN, config.keep, out=batch.keep_TN)
             self._weigh(batch)
             self._epoch()
-        self._wait()
+        self._updated.set()
+        self._updated.wait()
         count = config.epochs * config.minibatches
-        losses = {name: float(value) / count for name, value in self.sums.items()}
-        if bool(self.not_finite):
+        *sums, not_finite = torch.stack([*self.sums.values(), self.not_finite]).tolist()
+        losses = {name: total / count for name, total in zip(self.sums, sums, strict=True)}
+        if not_finite:
             raise NonFiniteLossError(losses)
         return losses
 

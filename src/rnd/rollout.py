@@ -20,9 +20,9 @@ from torch import Generator, Tensor
 
 from rnd import actions as act
 from rnd.config import Config
-from rnd.envs.interface import Episode, Step, VectorEnv
+from rnd.envs.interface import Arrival, Episode, StepInfo, VectorEnv
 from rnd.envs.spec import ActionSpec
-from rnd.fast import Replay, Wait, arithmetic, compiled
+from rnd.fast import Mark, Replay, arithmetic, compiled
 from rnd.networks import STACK, Policy, PolicyOutput
 from rnd.stopwatch import Stopwatch
 from rnd.transitions import Transitions, stacks
@@ -72,6 +72,16 @@ class Rollout:
         )
 
 
+class Desk(NamedTuple):
+    """Where the result of a step of a group goes: reward and end on the host; on the device the next observation, and
+    whether it is the first of an episode."""
+
+    reward: Tensor
+    done: Tensor
+    obs: Tensor
+    first: Tensor
+
+
 class Collector:
     """Steps the environments with the policy, and keeps what must live from one rollout to the next."""
 
@@ -79,7 +89,7 @@ class Collector:
         self.config, self.env, self.policy = config, env, policy
         self.device, self.generator = device, generator
         self.clock = Stopwatch("emulation", "inference")
-        self._wait = Wait(device, spin=True)
+        self._thought = Mark(device, spin=True)
         steps, envs = config.rollout_steps, config.env.num_envs
         observation, action = env.spec.observation, env.spec.action
         self.stack = STACK if observation.kind == "image" else 1
@@ -112,14 +122,9 @@ class Collector:
         self._decide = compiled(decide, config, device)
         self._think = [Replay(partial(self.think, g, rows), config, device) for g, rows in enumerate(env.groups)]
 
-    def _desk(self, t: int, rows: slice) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Where the result of step t goes: reward and end, then observation t + 1 and whether it is a first one."""
-        return (
-            self.reward_host[t, rows],
-            self.done_host[t, rows],
-            self.frames[t + self.stack, rows],
-            self.first[t + 1, rows],
-        )
+    def _desk(self, t: int, rows: slice) -> Desk:
+        obs, first = self.frames[t + self.stack, rows], self.first[t + 1, rows]
+        return Desk(self.reward_host[t, rows], self.done_host[t, rows], obs, first)
 
     def start(self) -> None:
         """Reset the environments. The next rollout begins where the last one ended: after its last row."""
@@ -132,21 +137,20 @@ class Collector:
         steps, groups = self.config.rollout_steps, range(len(self.env.groups))
         self._begin()
         hidden_NH = self.hidden.clone()
-        episodes: list[Episode] = []
-        rooms: list[int] = []
+        told: list[StepInfo] = []
         for t in range(steps):
             for g in groups:
                 if t > 0:
-                    step = self._receive(t - 1, g)
-                    episodes += step.info.episodes
-                    rooms += step.info.entered
+                    self._receive(t - 1, g)
+                self._begin_to_think(g)
+                if t > 0:
+                    told.append(self._read(t - 1, g))  # while the device thinks
                 self._act(g)
         for g in groups:
-            step = self._receive(steps - 1, g)
-            episodes += step.info.episodes
-            rooms += step.info.entered
+            self._receive(steps - 1, g)
+            told.append(self._read(steps - 1, g))
         self._value_the_end()
-        return self._rollout(hidden_NH, episodes, rooms)
+        return self._rollout(hidden_NH, told)
 
     def think(self, g: int, rows: slice) -> None:
         """Device work of one step of one group, without a word to the host."""
@@ -177,33 +181,40 @@ class Collector:
         shape = (steps, self.config.env.num_envs)
         self.noise[:steps] = act.draw_noise(self.env.spec.action, shape, self.generator, self.device)
 
-    def _act(self, g: int) -> None:
+    def _receive(self, t: int, g: int) -> None:
+        """Wait for the result of step t, and send observation t + 1 to the device."""
+        with self.clock("emulation"):
+            arrived = self.env.wait(g)
+        if self.config.bootstrap_truncated and bool(arrived.truncated.any()):
+            self._bootstrap(t, self.env.groups[g], arrived)
+        desk = self._desks[g][t]
+        desk.done.copy_(arrived.done)
+        desk.obs.copy_(arrived.obs, non_blocking=True)
+        desk.first.copy_(desk.done, non_blocking=True)
+
+    def _begin_to_think(self, g: int) -> None:
         host, device = self._outbox[g]
         with self.clock("inference"):
             self._think[g]()
             host.copy_(device, non_blocking=True)
-            self._wait()
-        with self.clock("emulation"):
-            self.env.send(g, host)
+            self._thought.set()
 
-    def _receive(self, t: int, g: int) -> Step:
-        """Take the result of step t: observation t + 1."""
-        rows = self.env.groups[g]
-        with self.clock("emulation"):
-            step = self.env.recv(g)
-        if self.config.bootstrap_truncated and bool(step.info.truncated.any()):
-            self._bootstrap(t, rows, step)
-        reward, done, obs, first = self._desks[g][t]
-        reward.copy_(step.reward)
-        done.copy_(step.done)
-        obs.copy_(step.obs, non_blocking=True)
-        first.copy_(done, non_blocking=True)
-        return step
+    def _read(self, t: int, g: int) -> StepInfo:
+        """The rest of the result of step t."""
+        step = self.env.read(g)
+        self._desks[g][t].reward.copy_(step.reward)
+        return step.info
 
-    def _bootstrap(self, t: int, rows: slice, step: Step) -> None:
+    def _act(self, g: int) -> None:
+        with self.clock("inference"):
+            self._thought.wait()
+        with self.clock("emulation"):
+            self.env.send(g, self._outbox[g][0])
+
+    def _bootstrap(self, t: int, rows: slice, arrived: Arrival) -> None:
         """Continue the extrinsic value past a time limit: add gamma V(last observation) to the reward."""
-        assert step.info.final_obs is not None, "an environment with time limits must tell its final observations"
-        final, cut = step.info.final_obs.to(self.device), step.info.truncated.to(self.device)
+        assert arrived.final_obs is not None, "an environment with time limits must tell its final observations"
+        final, cut = arrived.final_obs.to(self.device), arrived.truncated.to(self.device)
         frames = torch.cat([self.frames[t + 1 : t + self.stack, rows], final.unsqueeze(0)])
         age = next_age(self.age_now[rows], torch.zeros_like(cut), self.stack)
         value = self.policy(stacks(frames, age), self.hidden[rows])[0].value_ext
@@ -218,7 +229,7 @@ class Collector:
         for x, before in zip((self.age_now, self.hidden), kept, strict=True):
             x.copy_(before)
 
-    def _rollout(self, hidden_NH: Tensor, episodes: list[Episode], rooms: list[int]) -> Rollout:
+    def _rollout(self, hidden_NH: Tensor, told: list[StepInfo]) -> Rollout:
         rewards = self.reward_host.to(self.device, non_blocking=True)
         return Rollout(
             transitions=Transitions(self.frames, self.age, self.actions[:-1], self.stack),
@@ -229,8 +240,8 @@ class Collector:
             done_TN=self.done_host.to(self.device, non_blocking=True),
             first_TN=self.first[:-1],
             hidden_NH=hidden_NH,
-            episodes=episodes,
-            rooms_entered=rooms,
+            episodes=[episode for info in told for episode in info.episodes],
+            rooms_entered=[room for info in told for room in info.entered],
         )
 
     def learning(self) -> AbstractContextManager[None]:

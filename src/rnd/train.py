@@ -105,13 +105,16 @@ class Trainer:
         losses = self.learner.update(rollout, targets, bonus_targets)
         means = [bonus_TN.mean().double(), intrinsic_TN.mean().double(), self.scaler.carry_N.mean()]
         self.ranks.mean_(means)
-        bonus_max = self.ranks.largest(float(bonus_TN.max()))[0]
+        # one look at the device for all of them
+        raw, scaled, carry, largest, scale = torch.stack(
+            [*means, bonus_TN.max().double(), self.scaler.moments.std]
+        ).tolist()
         return {
-            "bonus_raw": float(means[0]),
-            "bonus_max": bonus_max,
-            "bonus_scaled": float(means[1]),
-            "bonus_scale": float(self.scaler.moments.std),
-            "return_int": float(means[2] / self.scaler.moments.std),
+            "bonus_raw": raw,
+            "bonus_max": self.ranks.largest(largest)[0],
+            "bonus_scaled": scaled,
+            "bonus_scale": scale,
+            "return_int": carry / scale,
             **losses,
         }
 

@@ -146,7 +146,7 @@ def test_too_many_steps_are_refused_with_fewer(tmp_path):
 
 LITTLE_MEMORY = """
 import resource, sys
-import torch
+import torch._dynamo, rnd.run  # a module whose import fails for want of memory leaves nothing to give advice about
 from rnd.cli import main
 used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
 resource.setrlimit(resource.RLIMIT_AS, (used + 250_000_000,) * 2)

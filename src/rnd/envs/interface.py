@@ -2,10 +2,11 @@
 
 Legend: N environments, n = environments of one group.
 
-The environments are cut into groups. `send(group, actions)` starts a step of one group and `recv(group)`
-waits for its result, so that one group can step while the policy is evaluated for another. `step` does both
-for all. Every environment that ends is reset within the same step: the observation returned with `done` is the
-first of the next episode, as in the paper.
+The environments are cut into groups. `send(group, actions)` starts a step of one group and `recv(group)` waits for its
+result, so that one group can step while the policy is evaluated for another. `recv` is `wait`, which gives what the
+policy needs, and `read`, which does the rest and has time while the policy thinks. `step` does it all for all. Every
+environment that ends is reset within the same step: the observation returned with `done` is the first of the next
+episode, as in the paper.
 """
 
 from __future__ import annotations
@@ -48,6 +49,15 @@ class StepInfo(NamedTuple):
     """Rooms that some environment entered in this step."""
 
 
+class Arrival(NamedTuple):
+    """What the policy needs of a step; views that the next `send` of the group overwrites."""
+
+    obs: Tensor
+    done: Tensor
+    truncated: Tensor
+    final_obs: Tensor | None
+
+
 class Step(NamedTuple):
     """Result of a step; the tensors are views that the next `send` of the group overwrites."""
 
@@ -87,6 +97,7 @@ class VectorEnv(ABC):
         cuts = np.linspace(0, num_envs, min(groups, num_envs) + 1).astype(int)
         self.groups = tuple(slice(int(a), int(b)) for a, b in itertools.pairwise(cuts))
         self._views = [{name: tensor[rows] for name, tensor in buffers.tensors.items()} for rows in self.groups]
+        self._done = [np.zeros(rows.stop - rows.start, bool) for rows in self.groups]
         self._returns = np.zeros(num_envs, np.float64)
         self._lengths = np.zeros(num_envs, np.int64)
         self._rooms: list[set[int]] = [set() for _ in range(num_envs)]
@@ -134,14 +145,26 @@ class VectorEnv(ABC):
         self._send(rows)
 
     def recv(self, group: int) -> Step:
+        """Wait for the group's step and read it."""
+        self.wait(group)
+        return self.read(group)
+
+    def wait(self, group: int) -> Arrival:
+        """Wait for the group's step. `read` must come before the next `send`."""
         rows = self.groups[group]
         self._recv(rows)
+        done = self._done[group]
+        np.logical_or(self.buffers["terminated"][rows], self.buffers["truncated"][rows], out=done)
+        view = self._views[group]
+        return Arrival(view["obs"], torch.from_numpy(done), view["truncated"], view.get("final_obs"))
+
+    def read(self, group: int) -> Step:
+        """The step that was waited for, its episodes' accounts done. Not finite? Then nobody learns from it."""
+        rows, view, done = self.groups[group], self._views[group], self._done[group]
         problem = check_finite(self.buffers.arrays, rows, self._lengths)
         if problem:
             raise RunError(problem + "; the run stops before it learns from it")
-        done = self.buffers["terminated"][rows] | self.buffers["truncated"][rows]
         episodes, entered = self._account(rows, done)
-        view = self._views[group]
         info = StepInfo(view["truncated"], view.get("final_obs"), view["room"], view["lives"], episodes, entered)
         return Step(view["obs"], view["reward"], torch.from_numpy(done), info)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import torch
@@ -88,17 +88,15 @@ class OverlappedCollector:
             self._pending = Future()
             self._pending.set_result(Rollout.from_state(state["pending"], self.inner.device))
 
-    @contextmanager
-    def learning(self) -> Iterator[None]:
-        with on_stream(self._learning):
-            yield
+    def learning(self) -> AbstractContextManager[None]:
+        """Where learning from the rollout is launched."""
+        return on_stream(self._learning)
 
     def _work(self) -> Rollout:
+        """The host does not wait for the last kernels: learning is launched after them. The pinned rewards and ends are
+        written again after the first thought of the next rollout, and so after they were copied."""
         with on_stream(self._acting):
-            rollout = self.inner.collect()
-            if self._acting is not None:
-                self._acting.synchronize()
-        return rollout
+            return self.inner.collect()
 
 
 @contextmanager

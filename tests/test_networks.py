@@ -2,9 +2,10 @@
 
 import pytest
 import torch
+from torch import nn
 
 from rnd.envs.spec import ActionSpec, ObservationSpec
-from rnd.networks import Policy, predictor_network, target_network
+from rnd.networks import AtariTorso, Policy, predictor_network, target_network
 
 IMAGE, VECTOR = ObservationSpec("image", (84, 84)), ObservationSpec("vector", (10,))
 ACTIONS = ActionSpec("discrete", (18,))
@@ -98,3 +99,16 @@ def test_a_gaussian_head_for_boxes():
     out, _ = policy(torch.rand(5, 10), torch.zeros(5, 0))
     assert out.logits.shape == (5, 4)
     assert not out.logits[:, 2:].any()  # deviation 1 at the start
+
+
+@pytest.mark.parametrize(("frames", "third_kernel", "activation"), [(4, 4, nn.ReLU), (1, 3, nn.LeakyReLU)])
+def test_folded_convolutions_are_the_same(frames, third_kernel, activation):
+    """As on CUDA, in float64: values and gradients."""
+    torso = AtariTorso(frames, third_kernel, activation).double()
+    x = torch.randn(3, frames, 84, 84, dtype=torch.float64)
+    results = []
+    for forward in (torso.forward, torso.folded):
+        out = forward(x)
+        results.append([out, *torch.autograd.grad(out.square().sum(), list(torso.parameters()))])
+    for plain, folded in zip(*results, strict=True):
+        torch.testing.assert_close(folded, plain, rtol=1e-9, atol=1e-9)

@@ -39,24 +39,8 @@ def linear(inputs: int, outputs: int, gain: float = ROOT2) -> nn.Linear:
     return layer
 
 
-class PatchConv(nn.Conv2d):
-    """A convolution whose stride divides kernel and picture.
-
-    On CUDA it is computed as one of stride 1 over patches folded into channels: the same sums in another order. Few
-    channels and a large stride leave the tensor cores idle; the folded form has 16 times the channels.
-    """
-
-    def forward(self, x: Tensor) -> Tensor:
-        if not x.is_cuda:
-            return super().forward(x)
-        stride = self.stride[0]
-        folded = F.pixel_unshuffle(x, stride).contiguous(memory_format=torch.channels_last)
-        return F.conv2d(folded, F.pixel_unshuffle(self.weight, stride), self.bias)
-
-
 def conv(inputs: int, outputs: int, kernel: int, stride: int) -> nn.Conv2d:
-    kind = PatchConv if kernel == 2 * stride else nn.Conv2d
-    layer: nn.Conv2d = orthogonal(kind(inputs, outputs, kernel, stride), ROOT2)
+    layer: nn.Conv2d = orthogonal(nn.Conv2d(inputs, outputs, kernel, stride), ROOT2)
     return layer
 
 
@@ -65,16 +49,50 @@ def deconv(inputs: int, outputs: int, kernel: int, stride: int) -> nn.ConvTransp
     return layer
 
 
-def atari_torso(channels: int, third_kernel: int, activation: type[nn.Module], **options: float) -> nn.Sequential:
-    """Three convolutions over 84x84 frames; flattened."""
-    layers: list[nn.Module] = []
-    for inputs, outputs, kernel, stride in ((channels, 32, 8, 4), (32, 64, 4, 2), (64, 64, third_kernel, 1)):
-        layers += [conv(inputs, outputs, kernel, stride), activation(**options)]
-    return nn.Sequential(*layers, nn.Flatten())
+class AtariTorso(nn.Sequential):
+    """Three convolutions over 84x84 frames; flattened.
+
+    On CUDA the first two are computed as convolutions of stride 1 over patches folded into channels: the same sums in
+    another order. Few channels and a large stride leave the tensor cores idle; the folded form has 16 and 4 times the
+    channels.
+    """
+
+    def __init__(self, channels: int, third_kernel: int, activation: type[nn.Module], **options: float):
+        layers: list[nn.Module] = []
+        for inputs, outputs, kernel, stride in ((channels, 32, 8, 4), (32, 64, 4, 2), (64, 64, third_kernel, 1)):
+            layers += [conv(inputs, outputs, kernel, stride), activation(**options)]
+        super().__init__(*layers, nn.Flatten())
+
+    def forward(self, x: Tensor) -> Tensor:
+        if x.is_cuda:
+            return self.folded(x)
+        for layer in self:
+            x = layer(x)
+        return x
+
+    def folded(self, x: Tensor) -> Tensor:
+        conv1, activation, conv2, _, *rest = self
+        x = folded_conv(conv1, fold(x, 4))
+        # folded first: what the activation's gradient needs is then what the next convolution keeps anyway
+        x = activation(fold(x, 2))
+        x = activation(folded_conv(conv2, x))
+        for layer in rest:
+            x = layer(x)
+        return x
+
+
+def fold(x: Tensor, stride: int) -> Tensor:
+    """Patches of stride x stride pixels as channels."""
+    return F.pixel_unshuffle(x, stride).contiguous(memory_format=torch.channels_last)
+
+
+def folded_conv(layer: Any, x: Tensor) -> Tensor:
+    """A convolution whose stride divides kernel and picture, over the folded picture."""
+    return F.conv2d(x, F.pixel_unshuffle(layer.weight, layer.stride[0]), layer.bias)
 
 
 def torso_size(third_kernel: int) -> int:
-    """Outputs of `atari_torso`: 84 -> 20 -> 9 -> 10 - third_kernel pixels on a side."""
+    """Outputs of `AtariTorso`: 84 -> 20 -> 9 -> 10 - third_kernel pixels on a side."""
     return 64 * (10 - third_kernel) ** 2
 
 
@@ -143,7 +161,7 @@ def policy_torso(kind: str, observation: ObservationSpec, width: int) -> tuple[n
     if observation.kind == "vector":
         inputs = observation.shape[0]
         return nn.Sequential(linear(inputs, width), nn.ReLU(), linear(width, width), nn.ReLU()), width
-    layers = [atari_torso(STACK, 4, nn.ReLU), linear(torso_size(4), 256), nn.ReLU()]
+    layers = [AtariTorso(STACK, 4, nn.ReLU), linear(torso_size(4), 256), nn.ReLU()]
     if kind == "gru":
         return nn.Sequential(*layers), 256
     return nn.Sequential(*layers, linear(256, 448), nn.ReLU()), 448
@@ -162,7 +180,7 @@ def gru_cell(size: int) -> nn.GRUCell:
 def encoder(observation: ObservationSpec, hidden: int, frames: int = 1) -> tuple[nn.Module, int]:
     """The target's and the predictor's layers before the fully connected ones, and how many features they give."""
     if observation.kind == "image":
-        return atari_torso(frames, 3, nn.LeakyReLU, negative_slope=0.2), torso_size(3)
+        return AtariTorso(frames, 3, nn.LeakyReLU, negative_slope=0.2), torso_size(3)
     inputs = observation.shape[0]
     leaky = nn.LeakyReLU(0.2)
     return nn.Sequential(linear(inputs, hidden), leaky, linear(hidden, hidden), leaky), hidden

@@ -44,7 +44,7 @@ class StandIn:
         assert first not in self.under_way
         self.under_way[first] = arrays
 
-    def wait(self, first):
+    def wait(self, first, spin):
         actions, frames, rewards, terminated, truncated, ram, lives, _, count = self.under_way.pop(first)
         for i in range(first, first + count):
             self.out["action"][i] = actions[i]

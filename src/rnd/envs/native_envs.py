@@ -35,9 +35,9 @@ def why_not(config: Config) -> str | None:
 
 
 class NativeEnvs(VectorEnv):
-    """All environments in one native batch."""
+    """All environments in one native batch. Who waits for them may `spin` where the threads leave a core free."""
 
-    def __init__(self, config: Config, threads: int, groups: int = GROUPS):
+    def __init__(self, config: Config, threads: int, groups: int = GROUPS, spin: bool = False):
         from ale_py import roms
 
         env, self.rom = config.env, rom_of(config.env.id)
@@ -60,6 +60,7 @@ class NativeEnvs(VectorEnv):
         )
         super().__init__(spec, env.num_envs, Buffers(spec, env.num_envs), groups)
         self.ram = np.zeros((env.num_envs, 128), np.uint8)
+        self.spin = spin
 
     def _reset(self) -> None:
         self.batch.reset(self.buffers["obs"], self.ram, self.buffers["lives"])
@@ -80,7 +81,7 @@ class NativeEnvs(VectorEnv):
         )
 
     def _recv(self, group: slice) -> None:
-        self.batch.wait(group.start)
+        self.batch.wait(group.start, self.spin)
         self._tell_rooms(group)
 
     def _tell_rooms(self, rows: slice) -> None:

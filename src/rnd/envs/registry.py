@@ -47,7 +47,8 @@ def make_atari(config: Config) -> VectorEnv:
 
     problem = why_not(config)
     if problem is None:
-        return NativeEnvs(config, native_threads(config))
+        threads = native_threads(config)
+        return NativeEnvs(config, threads, spin=feeds_gpu(config) and threads < cores())
     if config.env.backend == "native":
         raise UserError(f"the native core cannot run {config.env.id}: {problem}; nearest: --env.backend ale")
     return make_cells(config, workers, f"; native core: {problem}")
@@ -57,8 +58,11 @@ def native_threads(config: Config) -> int:
     """As many as asked for, else one a core; beside a GPU one core stays free for the thread that feeds it."""
     if config.env.workers is not None:
         return max(config.env.workers, 1)
-    feeds_gpu = config.device != "cpu" and torch.cuda.is_available()
-    return max(cores() - feeds_gpu, 1)
+    return max(cores() - feeds_gpu(config), 1)
+
+
+def feeds_gpu(config: Config) -> bool:
+    return config.device != "cpu" and torch.cuda.is_available()
 
 
 def make_cells(config: Config, workers: int, remark: str = "") -> VectorEnv:

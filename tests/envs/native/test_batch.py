@@ -109,19 +109,30 @@ def test_threads_do_not_change_the_bytes(threads: int) -> None:
         assert one.step(a) == many.step(a)
 
 
-def test_groups_step_on_their_own_and_at_the_same_time() -> None:
+@pytest.mark.parametrize("spin", [False, True])
+def test_groups_step_on_their_own_and_at_the_same_time(spin: bool) -> None:
     whole, halves = Rig("venture", 6), Rig("venture", 6, threads=2)
     for a in np.random.default_rng(0).integers(18, size=(100, 6)).astype(np.int32):
         expected = whole.step(a)
         halves.batch.step_async(a, *halves.arrays, first=0, count=2)
         halves.batch.step_async(a, *halves.arrays, first=2, count=4)
-        halves.batch.wait(2)
-        halves.batch.wait(0)
+        halves.batch.wait(2, spin)
+        halves.batch.wait(0, spin)
         assert b"".join(x.tobytes() for x in halves.arrays) == expected
     halves.batch.step_async(a, *halves.arrays, first=0, count=3)
     with pytest.raises(ValueError, match="still stepping"):
         halves.batch.step_async(a, *halves.arrays, first=2, count=2)
-    halves.batch.wait()
+    halves.batch.wait(spin=spin)
+
+
+def test_a_long_step_outlasts_the_spinning() -> None:
+    """Some 10 ms on one thread, where who waits spins for two."""
+    whole, spun = Rig("venture", 96), Rig("venture", 96)
+    actions = np.zeros(96, np.int32)
+    expected = whole.step(actions)
+    spun.batch.step_async(actions, *spun.arrays)
+    spun.batch.wait(0, spin=True)
+    assert b"".join(x.tobytes() for x in spun.arrays) == expected
 
 
 def test_a_group_leaves_the_other_rows_alone() -> None:

@@ -12,6 +12,7 @@ namespace {
 constexpr char kMagic[8] = {'R', 'N', 'D', 'A', 'T', 'A', 'R', 'I'};
 constexpr u32 kVersion = 1;
 constexpr std::chrono::microseconds kLinger{50};
+constexpr std::chrono::milliseconds kSpin{2};  // many times a step; whoever waits longer sleeps
 
 struct SaveHeader {
     char magic[8];
@@ -162,7 +163,8 @@ std::shared_ptr<Batch::Job> Batch::make_job(const StepArrays& arrays, int first,
     auto job = std::make_shared<Job>();
     job->arrays = arrays;
     job->first = first;
-    job->count = job->unfinished = count;
+    job->count = count;
+    job->unfinished = count;
     job->actions.assign(arrays.actions, arrays.actions + count);
     for (i64 action : job->actions)
         if (action < 0 || action >= action_count())
@@ -201,12 +203,20 @@ void Batch::post(const std::shared_ptr<Job>& job) {
     for (int i = 0; i < job->most; ++i) work_ready_.notify_one();
 }
 
-void Batch::wait(int first) {
+void Batch::wait(int first, bool spin) {
     std::unique_lock lock(mutex_);
     auto waited_for = [&](const std::shared_ptr<Job>& job) { return first < 0 || job->first == first; };
-    work_done_.wait(lock, [&] {
+    auto done = [&] {
         return std::none_of(running_.begin(), running_.end(), [&](const auto& job) { return waited_for(job) && job->unfinished; });
-    });
+    };
+    const auto end = std::chrono::steady_clock::now() + kSpin;
+    while (spin && !done() && std::chrono::steady_clock::now() < end) {
+        const auto slowest = *std::find_if(running_.begin(), running_.end(), [&](const auto& job) { return waited_for(job) && job->unfinished; });
+        lock.unlock();
+        while (slowest->unfinished && std::chrono::steady_clock::now() < end) {}
+        lock.lock();
+    }
+    work_done_.wait(lock, done);
     std::erase_if(running_, waited_for);
 }
 

@@ -52,8 +52,9 @@ public:
     void step(const StepArrays& arrays, int first, int count);
     // Starts the group in the pool and returns. The actions are copied; the other arrays must outlive the wait.
     void step_async(const StepArrays& arrays, int first, int count);
-    // Waits for the group that starts at `first`, or for all groups when it is negative.
-    void wait(int first);
+    // Waits for the group that starts at `first`, or for all groups when it is negative. A caller with a core of its own may
+    // spin: it is there microseconds earlier, and nobody else takes that core meanwhile.
+    void wait(int first, bool spin = false);
 
     const u8* screen(int i) const;
     std::vector<u8> save(int i) const;
@@ -73,7 +74,7 @@ private:
         int most = 0;       // threads of the pool that may work on it at once
         int working = 0;    // and do
         int next = 0;       // the first row that no thread has taken
-        int unfinished = 0;
+        std::atomic<int> unfinished = 0;
     };
 
     // A reset is a copy of a stored state, one for each value of the timer at power-on, made when first needed. RAM bytes

@@ -142,7 +142,8 @@ NB_MODULE(_core, module) {
              "first"_a = 0, nb::arg(no_count) = nb::none())
         .def("step_async", &PyBatch::step<true>, "actions"_a, "frames"_a, "rewards"_a, "terminated"_a, "truncated"_a, "ram"_a, "lives"_a,
              "first"_a = 0, nb::arg(no_count) = nb::none())
-        .def("wait", [](PyBatch& self, int first) { self.batch().wait(first); }, "first"_a = -1, nb::call_guard<nb::gil_scoped_release>())
+        .def("wait", [](PyBatch& self, int first, bool spin) { self.batch().wait(first, spin); }, "first"_a = -1, "spin"_a = false,
+             nb::call_guard<nb::gil_scoped_release>())
         .def("screen", [](PyBatch& self, int i) { return copied(self.batch().screen(i), {kScreenHeight, kScreenWidth}); }, "i"_a)
         .def("ram", [](PyBatch& self, int i) { self.batch().screen(i); return copied(self.batch().ram_of(i), {128}); }, "i"_a)
         .def("lives", [](PyBatch& self, int i) { return self.batch().progress(i).lives; }, "i"_a)

@@ -142,10 +142,7 @@ class Collector:
             for g in groups:
                 if t > 0:
                     self._receive(t - 1, g)
-                self._begin_to_think(g)
-                if t > 0:
-                    told.append(self._read(t - 1, g))  # while the device thinks
-                self._act(g)
+                told += self._act(t, g)
         for g in groups:
             self._receive(steps - 1, g)
             told.append(self._read(steps - 1, g))
@@ -192,24 +189,23 @@ class Collector:
         desk.obs.copy_(arrived.obs, non_blocking=True)
         desk.first.copy_(desk.done, non_blocking=True)
 
-    def _begin_to_think(self, g: int) -> None:
+    def _act(self, t: int, g: int) -> list[StepInfo]:
+        """Think, and send step t; what is left of the result before it is read while the device thinks."""
         host, device = self._outbox[g]
         with self.clock("inference"):
             self._think[g]()
             host.copy_(device, non_blocking=True)
             self._thought.set()
+            told = [self._read(t - 1, g)] if t > 0 else []
+            self._thought.wait()
+        with self.clock("emulation"):
+            self.env.send(g, host)
+        return told
 
     def _read(self, t: int, g: int) -> StepInfo:
-        """The rest of the result of step t."""
         step = self.env.read(g)
         self._desks[g][t].reward.copy_(step.reward)
         return step.info
-
-    def _act(self, g: int) -> None:
-        with self.clock("inference"):
-            self._thought.wait()
-        with self.clock("emulation"):
-            self.env.send(g, self._outbox[g][0])
 
     def _bootstrap(self, t: int, rows: slice, arrived: Arrival) -> None:
         """Continue the extrinsic value past a time limit: add gamma V(last observation) to the reward."""

@@ -26,7 +26,8 @@ class EnvConfig:
     num_envs: int = 128
     """Environments stepped together (N); with several ranks, those of each."""
     workers: int | None = None
-    """Worker processes or emulator threads; default: all cores for Atari, none (in this process) otherwise."""
+    """Worker processes or emulator threads; default: all cores for Atari (one less for the native core beside
+    a GPU), none (in this process) otherwise."""
     backend: Literal["auto", "native", "ale"] = "auto"
     """Atari emulator: the native core where it is proven exact, or ale-py in worker processes."""
     frame_skip: int = 4

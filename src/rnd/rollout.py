@@ -25,7 +25,7 @@ from rnd.envs.spec import ActionSpec
 from rnd.fast import Mark, Replay, arithmetic, compiled
 from rnd.networks import STACK, Policy, PolicyOutput
 from rnd.stopwatch import Stopwatch
-from rnd.transitions import Transitions, stacks
+from rnd.transitions import Transitions, next_age, stacks
 
 
 @dataclass
@@ -299,11 +299,6 @@ def decide(
     actions = act.sample(action, out.logits, noise.index_select(0, t)[0])
     logp = act.log_prob(action, out.logits, actions)
     return Thought(actions, logp, out.value_ext, out.value_int, hidden_NH, age_N)
-
-
-def next_age(age_N: Tensor, first_N: Tensor, stack: int) -> Tensor:
-    """Steps since the episode's start, as far as a stack reaches back."""
-    return torch.where(first_N, 0, (age_N + 1).clamp_max(stack - 1))
 
 
 def random_actions(env: VectorEnv, random: np.random.Generator) -> np.ndarray:

@@ -67,6 +67,11 @@ class Transitions:
         return Transitions(frames, age, actions[None], stack=1)
 
 
+def next_age(age_N: Tensor, first_N: Tensor, stack: int) -> Tensor:
+    """Steps since the episode's start, as far as a stack reaches back."""
+    return torch.where(first_N, 0, (age_N + 1).clamp_max(stack - 1))
+
+
 def stacks(frames_SNX: Tensor, age_N: Tensor) -> Tensor:
     """What the policy sees, from the newest S frames: [N, S, X] for images, [N, X] for vectors."""
     if len(frames_SNX) == 1:

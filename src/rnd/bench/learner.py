@@ -17,6 +17,7 @@ from rich.table import Table
 
 from rnd.bench.synthetic import SyntheticAtari
 from rnd.config import Config
+from rnd.envs.registry import on_gpu
 from rnd.presets import preset
 from rnd.train import Trainer
 
@@ -117,11 +118,6 @@ def measure(config: Config, repeats: int | None = None) -> LearnerSpeed:
     peak = torch.cuda.max_memory_allocated() / 1e9 if trainer.device.type == "cuda" else 0.0
     frames = config.frames_per_rollout
     return LearnerSpeed(config.env.num_envs, config.precision, config.fast, seconds * 1e3, frames / seconds, peak)
-
-
-def on_gpu(device: str) -> bool:
-    """Whether a bench with this --device runs on a GPU: a CPU is measured with less work."""
-    return device != "cpu" and torch.cuda.is_available()
 
 
 def synchronize(device: torch.device) -> None:

@@ -10,29 +10,29 @@ from __future__ import annotations
 import json
 import statistics
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import asdict, dataclass, replace
 from itertools import islice
 from typing import Literal
 
-import numpy as np
 from rich.console import Console
 from rich.table import Table
 
 from rnd import envs
+from rnd.bench.envs import player
 from rnd.bench.learner import measure as measure_learner
-from rnd.bench.learner import on_gpu
 from rnd.config import Config
-from rnd.envs.interface import VectorEnv
+from rnd.envs.registry import on_gpu
 from rnd.presets import preset
-from rnd.rollout import random_actions
 from rnd.run import timing
 from rnd.train import Trainer
 
 SHARES = ("emulation", "inference", "learning", "other")
 TURN = 4
 """Iterations of training between two looks at the environments alone."""
+SECONDS = 0.5
+"""Of such a look."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class Options:
     iterations: int | None = None
     """Timed iterations of training; the median counts. Default: 24, on a CPU 3."""
     workers: int | None = None
-    """Worker processes or emulator threads; default: all cores."""
+    """Worker processes or emulator threads; default: all cores, beside a GPU one less for the native core."""
     device: str = "auto"
     """auto, cpu, cuda or cuda:N."""
     json: bool = False
@@ -80,7 +80,7 @@ class TrainSpeed:
 
 @dataclass(frozen=True)
 class Turn:
-    """A few rollouts of the environments alone, then a few iterations of training."""
+    """The environments alone for a moment, then a few iterations of training."""
 
     emulator_alone: float
     laps: list[dict[str, float]]
@@ -117,8 +117,9 @@ def measure(options: Options, num_envs: int, iterations: int) -> TrainSpeed:
     with closing(envs.make(config)) as env:
         backend = env.spec.backend
         env.reset()
-        synchronous = list(turns(config, env, iterations))
-        overlapped = list(turns(replace(config, overlap=True), env, iterations))
+        alone = player(env)
+        synchronous = list(turns(config, alone, iterations))
+        overlapped = list(turns(replace(config, overlap=True), alone, iterations))
     laps = [lap for turn in synchronous for lap in turn.laps]
     total = sum(lap["seconds"] for lap in laps)
     return TrainSpeed(
@@ -147,7 +148,7 @@ def bench_config(options: Options, num_envs: int) -> Config:
     )
 
 
-def turns(config: Config, alone: VectorEnv, iterations: int) -> Iterator[Turn]:
+def turns(config: Config, alone: Callable[[float], float], iterations: int) -> Iterator[Turn]:
     """Training, and the environments alone in between."""
     warm_up = 6 if on_gpu(config.device) else 1
     with closing(envs.make(config)) as env:
@@ -158,29 +159,11 @@ def turns(config: Config, alone: VectorEnv, iterations: int) -> Iterator[Turn]:
             next(rows)
         for done in range(0, iterations, TURN):
             trainer.collector.settle()
-            speed = emulator_alone(alone, config)
-            next(rows)  # this one did not wait for a rollout, or for longer than training does
+            speed = alone(SECONDS)
+            next(rows)  # overlapped, it found its rollout ready: not a lap of steady training
             laps = list(islice(rows, min(TURN, iterations - done)))
             yield Turn(speed, laps, config.frames_per_rollout)
         trainer.collector.close()
-
-
-def emulator_alone(env: VectorEnv, config: Config, rollouts: int = 3) -> float:
-    """Frames a second with random actions drawn beforehand, in the trainer's groups."""
-    random = np.random.default_rng(0)
-    actions = [random_actions(env, random) for _ in range(config.rollout_steps)]
-    speeds = []
-    for _ in range(rollouts):
-        begun = time.perf_counter()
-        for t, chosen in enumerate(actions):
-            for g, rows in enumerate(env.groups):
-                if t > 0:
-                    env.recv(g)
-                env.send(g, chosen[rows])
-        for g in range(len(env.groups)):
-            env.recv(g)
-        speeds.append(config.frames_per_rollout / (time.perf_counter() - begun))
-    return statistics.median(speeds)
 
 
 def timed_rows(trainer: Trainer) -> Iterator[dict[str, float]]:

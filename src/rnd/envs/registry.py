@@ -48,7 +48,7 @@ def make_atari(config: Config) -> VectorEnv:
     problem = why_not(config)
     if problem is None:
         threads = native_threads(config)
-        return NativeEnvs(config, threads, spin=feeds_gpu(config) and threads < cores())
+        return NativeEnvs(config, threads, spin=on_gpu(config.device) and threads < cores())
     if config.env.backend == "native":
         raise UserError(f"the native core cannot run {config.env.id}: {problem}; nearest: --env.backend ale")
     return make_cells(config, workers, f"; native core: {problem}")
@@ -58,11 +58,12 @@ def native_threads(config: Config) -> int:
     """As many as asked for, else one a core; beside a GPU one core stays free for the thread that feeds it."""
     if config.env.workers is not None:
         return max(config.env.workers, 1)
-    return max(cores() - feeds_gpu(config), 1)
+    return max(cores() - on_gpu(config.device), 1)
 
 
-def feeds_gpu(config: Config) -> bool:
-    return config.device != "cpu" and torch.cuda.is_available()
+def on_gpu(device: str) -> bool:
+    """Whether a run with this --device has its networks on a GPU."""
+    return device != "cpu" and torch.cuda.is_available()
 
 
 def make_cells(config: Config, workers: int, remark: str = "") -> VectorEnv:

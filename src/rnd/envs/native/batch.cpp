@@ -206,17 +206,17 @@ void Batch::post(const std::shared_ptr<Job>& job) {
 void Batch::wait(int first, bool spin) {
     std::unique_lock lock(mutex_);
     auto waited_for = [&](const std::shared_ptr<Job>& job) { return first < 0 || job->first == first; };
-    auto done = [&] {
-        return std::none_of(running_.begin(), running_.end(), [&](const auto& job) { return waited_for(job) && job->unfinished; });
+    auto under_way = [&] {
+        return std::find_if(running_.begin(), running_.end(), [&](const auto& job) { return waited_for(job) && job->unfinished; });
     };
     const auto end = std::chrono::steady_clock::now() + kSpin;
-    while (spin && !done() && std::chrono::steady_clock::now() < end) {
-        const auto slowest = *std::find_if(running_.begin(), running_.end(), [&](const auto& job) { return waited_for(job) && job->unfinished; });
+    while (spin && under_way() != running_.end() && std::chrono::steady_clock::now() < end) {
+        const std::shared_ptr<Job> job = *under_way();
         lock.unlock();
-        while (slowest->unfinished && std::chrono::steady_clock::now() < end) {}
+        while (job->unfinished && std::chrono::steady_clock::now() < end) {}
         lock.lock();
     }
-    work_done_.wait(lock, done);
+    work_done_.wait(lock, [&] { return under_way() == running_.end(); });
     std::erase_if(running_, waited_for);
 }
 

@@ -51,6 +51,22 @@ def test_beside_the_update_is_the_same_to_the_bit_on_a_cpu():
     assert rows_of(config_on("cpu"), beside=True) == rows_of(config_on("cpu"), beside=False)
 
 
+def test_the_actor_is_the_policy_of_one_update_before():
+    config = config_on("cpu")
+    trainer = Trainer(config, SyntheticAtari(config.env.num_envs))
+    trainer.collector.start()
+    before = weights(trainer.collector.policy)
+    for _ in trainer.train():
+        assert torch.equal(weights(trainer.collector.actor), before)
+        before = weights(trainer.collector.policy)
+        assert not torch.equal(weights(trainer.collector.actor), before)
+    trainer.collector.close()
+
+
+def weights(policy: torch.nn.Module) -> torch.Tensor:
+    return torch.cat([p.detach().flatten() for p in policy.parameters()])
+
+
 @cuda
 @pytest.mark.parametrize("fast", [True, False])
 @pytest.mark.parametrize("parted", [True, False])

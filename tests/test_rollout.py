@@ -1,0 +1,87 @@
+"""What the policy sees and what is filed, against a few lines that keep their own stacks."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import replace
+
+import numpy as np
+import torch
+
+from rnd.bench.synthetic import SyntheticAtari
+from rnd.networks import STACK, PolicyOutput
+from rnd.presets import preset
+from rnd.rollout import Collector
+
+N, T = 4, 6
+ENDS = {(2, 0), (3, 0), (T - 1, 1), (T + 1, 3), (2 * T - 1, 2)}
+"""(step, environment): two in a row, and in the very last step of each rollout."""
+
+
+class Scheduled(SyntheticAtari):
+    """Episodes end at known steps; remembers what it gave."""
+
+    def __init__(self) -> None:
+        super().__init__(N)
+        self.given: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
+        self.steps = [0] * len(self.groups)
+
+    def _send(self, group: slice) -> None:
+        super()._send(group)
+        g = self.groups.index(group)
+        for i in range(group.start, group.stop):
+            self.buffers["terminated"][i] = (self.steps[g], i) in ENDS
+            self.buffers["reward"][i] = 10 * self.steps[g] + i
+        self.steps[g] += 1
+        if g == len(self.groups) - 1:
+            self.given.append(tuple(self.buffers[name].copy() for name in ("obs", "reward", "terminated")))
+
+
+class Witness:
+    """A policy that remembers what it saw; its memory counts the steps of the episode."""
+
+    hidden_size = 1
+
+    def __init__(self) -> None:
+        self.seen: list[tuple[torch.Tensor, torch.Tensor]] = []
+
+    def __call__(self, obs: torch.Tensor, hidden: torch.Tensor) -> tuple[PolicyOutput, torch.Tensor]:
+        self.seen.append((obs.clone(), hidden[:, 0].clone()))
+        values = torch.zeros(len(obs))
+        return PolicyOutput(torch.zeros(len(obs), 18), values, values), hidden + 1
+
+
+def test_stacks_memory_and_books():
+    """Nothing reaches into the episode before, and the second rollout goes on where the first ended."""
+    config = preset("montezuma")
+    env = replace(config.env, num_envs=N)
+    config = replace(config, env=env, rollout_steps=T, clip_reward=False, device="cpu")
+    envs, policy = Scheduled(), Witness()
+    collector = Collector(config, envs, policy, torch.device("cpu"), torch.Generator())
+    collector.start()
+    frames = [deque([np.zeros((84, 84), np.uint8)] * (STACK - 1) + [envs.buffers["obs"][i].copy()]) for i in range(N)]
+    steps = [0] * N
+    for number in range(2):
+        policy.seen.clear()
+        rollout = collector.collect()
+        groups = len(envs.groups)
+        assert len(policy.seen) == (T + 1) * groups  # and once about the observation after the last
+        for t in range(T + 1):
+            obs, memory = (torch.cat(x) for x in zip(*policy.seen[t * groups : (t + 1) * groups], strict=True))
+            assert torch.equal(obs, torch.from_numpy(np.stack([np.stack(list(f)) for f in frames])))
+            assert memory.tolist() == steps
+            if t == T:
+                break
+            assert torch.equal(rollout.transitions.obs[t], obs)
+            assert rollout.first_TN[t].tolist() == [step == 0 for step in steps]
+            new, reward, ended = envs.given[number * T + t]
+            assert torch.equal(rollout.transitions.next_obs[t], torch.from_numpy(new))
+            assert rollout.rewards_ext_TN[t].tolist() == reward.tolist()
+            assert rollout.done_TN[t].tolist() == ended.astype(bool).tolist()
+            for i in range(N):
+                frames[i].popleft()
+                if ended[i]:
+                    frames[i] = deque([np.zeros((84, 84), np.uint8)] * (STACK - 1))
+                frames[i].append(new[i])
+                steps[i] = 0 if ended[i] else steps[i] + 1
+    assert len(rollout.episodes) == 2

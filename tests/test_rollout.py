@@ -6,6 +6,7 @@ from collections import deque
 from dataclasses import replace
 
 import numpy as np
+import pytest
 import torch
 
 from rnd.bench.synthetic import SyntheticAtari
@@ -85,3 +86,57 @@ def test_stacks_memory_and_books():
                 frames[i].append(new[i])
                 steps[i] = 0 if ended[i] else steps[i] + 1
     assert len(rollout.episodes) == 2
+
+
+FINAL = torch.arange(200, 200 + N, dtype=torch.uint8)
+
+
+class TimeLimited(Scheduled):
+    """The same ends, but by a time limit: the last observation of the episode is told beside the first of the next."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.final = torch.zeros_like(self.buffers.tensors["obs"])
+        for view, rows in zip(self._views, self.groups, strict=True):
+            view["final_obs"] = self.final[rows]
+
+    def _send(self, group: slice) -> None:
+        super()._send(group)
+        self.buffers["truncated"][group] = self.buffers["terminated"][group]
+        self.buffers["terminated"][group] = False
+        self.final[group] = FINAL[group, None, None]
+
+
+class Judge(Witness):
+    """Values that tell which frames were seen, in which order, with which memory."""
+
+    def __call__(self, obs: torch.Tensor, hidden: torch.Tensor) -> tuple[PolicyOutput, torch.Tensor]:
+        out, after = super().__call__(obs, hidden)
+        return out._replace(value_ext=judged(obs, hidden[:, 0])), after
+
+
+def judged(obs: torch.Tensor, memory: torch.Tensor) -> torch.Tensor:
+    return obs[:, :, 0, 0].float() @ torch.tensor([1000.0, 100.0, 10.0, 1.0]) + memory / 8
+
+
+def test_values_go_on_past_a_time_limit():
+    """gamma V of the stack that ends in the last observation, with the memory of then, is added to the reward."""
+    config = preset("montezuma")
+    env = replace(config.env, num_envs=N)
+    changes = {"clip_reward": False, "device": "cpu", "bootstrap_truncated": True}
+    config = replace(config, env=env, rollout_steps=T, **changes)
+    envs = TimeLimited()
+    collector = Collector(config, envs, Judge(), torch.device("cpu"), torch.Generator())
+    collector.start()
+    for number in range(2):
+        rollout = collector.collect()
+        for t in range(T):
+            step = number * T + t
+            extra = rollout.rewards_ext_TN[t] - torch.from_numpy(envs.given[step][1])
+            cut = [i for i in range(N) if (step, i) in ENDS]
+            assert extra.nonzero().flatten().tolist() == cut
+            for i in cut:
+                began_after = max([s for s, j in ENDS if j == i and s < step], default=-1)
+                stack = torch.cat([rollout.transitions.obs[t, i, 1:], FINAL[i].expand(1, 84, 84)])
+                value = judged(stack[None], torch.tensor([float(step - began_after)]))
+                assert float(extra[i]) == pytest.approx(config.gamma_ext * float(value), rel=1e-6)

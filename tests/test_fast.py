@@ -8,25 +8,28 @@ import pytest
 import torch
 
 from rnd.bench.synthetic import SyntheticAtari
-from rnd.fast import Replay, compiled
+from rnd.fast import WARM_UP, Replay, compiled, filed
 from rnd.normalize import byte_sums
 from rnd.presets import preset
 from rnd.train import Trainer
 
 cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 
-CHANGES = [{"bonus": name} for name in ("rnd", "dynamics", "autoencoder", "count", "zero", "none")] + [
-    {"policy": "gru"}
-]
+BONUSES = ["rnd", "dynamics", "autoencoder", "count", "zero", "none"]
+CHANGES = [*({"bonus": name} for name in BONUSES), {"policy": "gru"}]
 
 
-def rows_of(**changes) -> list[dict]:
+def trainer_of(**changes) -> Trainer:
     config = preset("montezuma")
     config = replace(config, env=replace(config.env, num_envs=8), rollout_steps=16, precision="float32", **changes)
     config = replace(config, frames=4 * config.frames_per_rollout)
     trainer = Trainer(config, SyntheticAtari(config.env.num_envs))
     trainer.collector.start()
-    return list(trainer.train())
+    return trainer
+
+
+def rows_of(**changes) -> list[dict]:
+    return list(trainer_of(**changes).train())
 
 
 @cuda
@@ -41,6 +44,29 @@ def test_graphs_and_compilation_equal_the_plain_path(changes):
         for name, value in other.items():
             if value is not None:
                 assert row[name] == pytest.approx(value, rel=rel, abs=abs_), (name, row["iteration"])
+
+
+@cuda
+@pytest.mark.parametrize("bonus", BONUSES)
+def test_the_captured_preparation_equals_the_plain_one(bonus):
+    """Bonus, returns and statistics of rollout after rollout; from the fourth on a graph is replayed."""
+    fast, plain = (trainer_of(device="cuda", fast=flag, bonus=bonus) for flag in (True, False))
+    for _ in range(WARM_UP + 3):
+        rollout = fast.collector.collect()
+        rollout.rewards_ext_TN.normal_()
+        fast.rollout = filed(fast.rollout, rollout, fast.config, fast.device)
+        plain.rollout = rollout.clone()
+        fast._prepare()
+        plain._prepare()
+        for mine, other in zip(flat(fast), flat(plain), strict=True):
+            torch.testing.assert_close(mine, other, rtol=1e-4, atol=1e-4)
+    assert fast._prepare.graph is not None
+
+
+def flat(trainer: Trainer) -> list[torch.Tensor]:
+    """All that the preparation leaves behind."""
+    targets, bonus_targets, figures = trainer.prepared
+    return [*targets, bonus_targets, figures, *trainer.bonus.buffers(), *trainer.scaler.buffers()]
 
 
 @cuda

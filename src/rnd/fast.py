@@ -7,17 +7,27 @@ implementation of the method, and this file only decides how it is launched.
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Callable
-from typing import Any, TypeVar, cast
+from typing import Any, Protocol, TypeVar, cast
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from rnd.config import Config
 from rnd.normalize import RunningMoments
 
 F = TypeVar("F", bound=Callable[..., Any])
 M = TypeVar("M", bound=nn.Module)
+
+
+class Held(Protocol):
+    """Something that is made of tensors."""
+
+    def tensors(self) -> list[Tensor]: ...
+
+
+H = TypeVar("H", bound=Held)
 
 WARM_UP = 3
 """Plain calls before a capture: kernels are chosen, workspaces and optimiser state allocated."""
@@ -67,10 +77,31 @@ class Replay:
         graph.replay()  # the capture itself computes nothing
 
 
+def filed(first: H | None, new: H, config: Config, device: torch.device) -> H:
+    """What a captured graph reads lies where the first call's tensors are: copy into them."""
+    if first is None or not uses_graphs(config, device):
+        return new
+    copy_(first, new)
+    return first
+
+
+def copy_(mine: Held, new: Held) -> None:
+    """Tensor by tensor, but for those that are the same memory."""
+    pairs = [(a, b) for a, b in zip(mine.tensors(), new.tensors(), strict=True) if a.data_ptr() != b.data_ptr()]
+    if pairs:
+        torch._foreach_copy_([a for a, _ in pairs], [b for _, b in pairs], non_blocking=True)
+
+
 def side_stream() -> torch.cuda.Stream:
-    """The current stream, or a new one where that is the default: it cannot be captured."""
+    """The current stream, or another where that is the default: it cannot be captured."""
     current = torch.cuda.current_stream()
-    return torch.cuda.Stream() if current == torch.cuda.default_stream() else current
+    return beside(current.device) if current == torch.cuda.default_stream() else current
+
+
+@functools.cache
+def beside(device: torch.device) -> torch.cuda.Stream:
+    """Always the same stream: memory is kept stream by stream, and the next call finds what the last one left."""
+    return torch.cuda.Stream(device)
 
 
 class Mark:

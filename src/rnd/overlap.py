@@ -6,11 +6,13 @@ import copy
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
 from typing import Any
 
 import torch
 
 from rnd import partition
+from rnd.fast import copy_
 from rnd.rollout import Collector, Rollout
 
 
@@ -33,6 +35,8 @@ class OverlappedCollector:
         self._calls_here = 0
         """Rollouts of this process; decides whether the next one runs beside the update."""
         self._pending: Future[Rollout] | None = None
+        self._handed: Rollout | None = None
+        """The copy that is learned from; its tensors are always the same."""
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="collector")
         self._acting: torch.cuda.Stream | None = None
         self._learning: torch.cuda.Stream | None = None
@@ -48,7 +52,7 @@ class OverlappedCollector:
         self._calls_here += 1
         rollout = self._pending.result() if self._pending else self._work()
         with self.learning():
-            rollout = rollout.clone()
+            rollout = self._hand_over(rollout)
             with torch.no_grad():
                 torch._foreach_copy_(list(self.actor.parameters()), list(self.policy.parameters()))
         if self._calls > self.SYNCHRONOUS:
@@ -56,6 +60,13 @@ class OverlappedCollector:
             if self._calls_here <= self.SYNCHRONOUS:
                 self._pending.result()
         return rollout
+
+    def _hand_over(self, rollout: Rollout) -> Rollout:
+        if self._handed is None:
+            self._handed = rollout.clone()
+        else:
+            copy_(self._handed, rollout)
+        return replace(self._handed, episodes=rollout.episodes, rooms_entered=rollout.rooms_entered)
 
     def settle(self) -> None:
         """Wait for the rollout that is under way."""

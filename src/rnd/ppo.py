@@ -16,7 +16,7 @@ from rnd.config import Config
 from rnd.distributed import ALONE, Ranks
 from rnd.envs.spec import ActionSpec
 from rnd.errors import RunError
-from rnd.fast import Mark, Replay, arithmetic, compiled, uses_graphs
+from rnd.fast import Mark, Replay, arithmetic, compiled, filed
 from rnd.networks import Policy, PolicyOutput
 from rnd.returns import Targets
 from rnd.rollout import Rollout
@@ -58,16 +58,12 @@ class Batch:
         )
 
     def tensors(self) -> list[Tensor]:
+        """What comes with a rollout; the rest is drawn in the update."""
         moves = self.transitions
         return [
             *(moves.frames, moves.age, moves.actions, self.logp_TN, self.first_TN, self.hidden_NH),
             *(*self.targets, self.bonus_targets),
         ]
-
-    def copy_(self, other: Batch) -> None:
-        for mine, new in zip(self.tensors(), other.tensors(), strict=True):
-            if mine.data_ptr() != new.data_ptr():
-                mine.copy_(new, non_blocking=True)
 
 
 def policy_loss(
@@ -141,7 +137,7 @@ class Learner:
     def update(self, rollout: Rollout, targets: Targets, bonus_targets: Tensor) -> dict[str, float]:
         """Epochs over minibatches of N / minibatches whole environments, in a fixed order."""
         config = self.config
-        batch = self._file(Batch.of(rollout, targets, bonus_targets))
+        batch = self.batch = filed(self.batch, Batch.of(rollout, targets, bonus_targets), config, self.device)
         draws = torch.rand(config.epochs, *batch.keep_TN.shape, generator=self.generator, device=self.device)
         for total in self.sums.values():
             total.zero_()
@@ -187,14 +183,6 @@ class Learner:
         self.ranks.mean_([average_M])
         weight_M = kept_M / average_M.clamp_min(1e-6)
         batch.weight_N.copy_(weight_M.repeat_interleave(batch.weight_N.numel() // self.config.minibatches))
-
-    def _file(self, batch: Batch) -> Batch:
-        """Where an epoch is a captured graph, it reads from the first batch's tensors: copy into them."""
-        if self.batch is None or not uses_graphs(self.config, self.device):
-            self.batch = batch
-        else:
-            self.batch.copy_(batch)
-        return self.batch
 
     def state_dict(self) -> dict[str, dict[str, Tensor]]:
         """Adam's moments and step counts, by the number of the parameter. Its settings come from the config."""

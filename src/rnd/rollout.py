@@ -46,6 +46,10 @@ class Rollout:
     episodes: list[Episode] = field(default_factory=list)
     rooms_entered: list[int] = field(default_factory=list)
 
+    def tensors(self) -> list[Tensor]:
+        moves = self.transitions
+        return [moves.frames, moves.age, moves.actions, *(x for x in vars(self).values() if isinstance(x, Tensor))]
+
     def clone(self) -> Rollout:
         """A copy that the collector does not overwrite."""
         return Rollout.from_state(self.state_dict(), self.logp_TN.device)
@@ -114,6 +118,8 @@ class Collector:
         self.logp, self.values_ext, self.values_int = (zeros(steps + 1, envs) for _ in range(3))
         self.noise = zeros(steps + 1, envs, act.noise_size(action))
         self.extra_reward = zeros(steps, envs)
+        self.rewards = zeros(steps, envs)
+        self.hidden_before = zeros(envs, policy.hidden_size)
         self.reward_host = torch.zeros(steps, envs, pin_memory=pin)
         self.done_host = torch.zeros(steps, envs, dtype=torch.bool, pin_memory=pin)
         # Views are made once: at hundreds of steps a rollout, making them is a share of the wall time.
@@ -136,7 +142,6 @@ class Collector:
         """One rollout. While one group of environments steps, the policy is evaluated for the other."""
         steps, groups = self.config.rollout_steps, range(len(self.env.groups))
         self._begin()
-        hidden_NH = self.hidden.clone()
         told: list[StepInfo] = []
         for t in range(steps):
             for g in groups:
@@ -147,7 +152,7 @@ class Collector:
             self._receive(steps - 1, g)
             told.append(self._read(steps - 1, g))
         self._value_the_end()
-        return self._rollout(hidden_NH, told)
+        return self._rollout(told)
 
     def think(self, g: int, rows: slice) -> None:
         """Device work of one step of one group, without a word to the host."""
@@ -173,6 +178,7 @@ class Collector:
         steps = self.config.rollout_steps
         self.frames[: self.stack] = self.frames[steps:].clone()
         self.first[0] = self.first[steps]
+        self.hidden_before.copy_(self.hidden)
         self.step_number.zero_()
         self.extra_reward.zero_()
         shape = (steps, self.config.env.num_envs)
@@ -225,17 +231,20 @@ class Collector:
         for x, before in zip((self.age_now, self.hidden), kept, strict=True):
             x.copy_(before)
 
-    def _rollout(self, hidden_NH: Tensor, told: list[StepInfo]) -> Rollout:
-        rewards = self.reward_host.to(self.device, non_blocking=True)
+    def _rollout(self, told: list[StepInfo]) -> Rollout:
+        self.rewards.copy_(self.reward_host, non_blocking=True)
+        if self.config.clip_reward:
+            self.rewards.sign_()
+        self.rewards += self.extra_reward
         return Rollout(
             transitions=Transitions(self.frames, self.age, self.actions[:-1], self.stack),
             logp_TN=self.logp[:-1],
             values_ext_TpN=self.values_ext,
             values_int_TpN=self.values_int,
-            rewards_ext_TN=(rewards.sign() if self.config.clip_reward else rewards) + self.extra_reward,
-            done_TN=self.done_host.to(self.device, non_blocking=True),
+            rewards_ext_TN=self.rewards,
+            done_TN=self.first[1:],
             first_TN=self.first[:-1],
-            hidden_NH=hidden_NH,
+            hidden_NH=self.hidden_before,
             episodes=[episode for info in told for episode in info.episodes],
             rooms_entered=[room for info in told for room in info.entered],
         )

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -20,7 +20,7 @@ from rnd.distributed import ALONE, Ranks, share
 from rnd.envs.interface import VectorEnv
 from rnd.envs.splitmix import environment_seed
 from rnd.errors import RunError, UserError
-from rnd.fast import arithmetic, channels_last, compile_sums, compiled
+from rnd.fast import Replay, arithmetic, channels_last, compile_sums, compiled, filed
 from rnd.networks import Policy
 from rnd.normalize import ReturnScaler
 from rnd.overlap import OverlappedCollector
@@ -29,13 +29,22 @@ from rnd.record import generators
 from rnd.record.episodes import EpisodeStats
 from rnd.record.metrics import Row
 from rnd.redistribute import deal
-from rnd.returns import combine
+from rnd.returns import Targets, combine
 from rnd.rollout import Collector, Rollout, random_actions
 from rnd.stopwatch import Stopwatch
 from rnd.transitions import Transitions
 
 SCORED_AT_ONCE = {"cpu": 4096, "cuda": 65_536}
 """Transitions whose bonus is computed together: bounds the memory of the networks' activations."""
+
+
+class Prepared(NamedTuple):
+    """What the update reads beside the rollout, and figures of it: means of the raw and the scaled bonus and of its
+    discounted sum, the largest bonus, and the scale."""
+
+    targets: Targets
+    bonus_targets: Tensor
+    figures: Tensor
 
 
 class Trainer:
@@ -68,8 +77,12 @@ class Trainer:
         self.learner = Learner(config, spec.action, self.policy, self.bonus, learning, ranks)
         self.episodes = EpisodeStats(spec.success_return, spec.has_cells)
         self.clock = Stopwatch("learning")
+        self.rollout: Rollout | None = None
+        self.prepared: Prepared | None = None
         self._score = compiled(self.bonus.score, config, self.device)
         self._bonus_targets = compiled(self.bonus.targets, config, self.device)
+        captured = ranks.world == 1 and self.bonus.capturable
+        self._prepare = Replay(self.prepare, config, self.device) if captured else self.prepare
 
     @property
     def frames(self) -> int:
@@ -90,25 +103,13 @@ class Trainer:
 
     def learn(self, rollout: Rollout) -> dict[str, float]:
         """Everything of an iteration but acting."""
-        moves = rollout.transitions
-        # intrinsic reward of s_{t+1}, with the statistics as they were; then normalise it
-        with arithmetic(self.config, self.device):
-            bonus_TN = in_chunks(self._score, moves).float()
-        intrinsic_TN = self.scaler(bonus_TN)
-        # returns and advantages of both streams, combined
-        values = rollout.values_ext_TpN, rollout.values_int_TpN
-        targets = combine(self.config, rollout.rewards_ext_TN, intrinsic_TN, *values, rollout.done_TN)
-        # update the observation statistics, then optimise policy and predictor with the new ones
-        self.bonus.observe(moves.next_obs)
-        with arithmetic(self.config, self.device):
-            bonus_targets = in_chunks(self._bonus_targets, moves)
-        losses = self.learner.update(rollout, targets, bonus_targets)
-        means = [bonus_TN.mean().double(), intrinsic_TN.mean().double(), self.scaler.carry_N.mean()]
-        self.ranks.mean_(means)
-        # one look at the device for all of them
-        raw, scaled, carry, largest, scale = torch.stack(
-            [*means, bonus_TN.max().double(), self.scaler.moments.std]
-        ).tolist()
+        self.rollout = filed(self.rollout, rollout, self.config, self.device)
+        self._prepare()
+        assert self.prepared is not None
+        targets, bonus_targets, figures = self.prepared
+        losses = self.learner.update(self.rollout, targets, bonus_targets)
+        self.ranks.mean_([figures[:3]])
+        raw, scaled, carry, largest, scale = figures.tolist()
         return {
             "bonus_raw": raw,
             "bonus_max": self.ranks.largest(largest)[0],
@@ -117,6 +118,25 @@ class Trainer:
             "return_int": carry / scale,
             **losses,
         }
+
+    def prepare(self) -> None:
+        """Bonus, returns and statistics of the rollout: device work without a word to the host, unless ranks meet."""
+        assert self.rollout is not None
+        rollout, moves = self.rollout, self.rollout.transitions
+        # intrinsic reward of s_{t+1}, with the statistics as they were; then normalise it
+        with arithmetic(self.config, self.device):
+            bonus_TN = in_chunks(self._score, moves).float()
+        intrinsic_TN = self.scaler(bonus_TN)
+        # returns and advantages of both streams, combined
+        values = rollout.values_ext_TpN, rollout.values_int_TpN
+        targets = combine(self.config, rollout.rewards_ext_TN, intrinsic_TN, *values, rollout.done_TN)
+        # update the observation statistics: policy and predictor are optimised with the new ones
+        self.bonus.observe(moves.next_obs)
+        with arithmetic(self.config, self.device):
+            bonus_targets = in_chunks(self._bonus_targets, moves)
+        means = bonus_TN.mean().double(), intrinsic_TN.mean().double(), self.scaler.carry_N.mean()
+        figures = torch.stack([*means, bonus_TN.max().double(), self.scaler.moments.std])
+        self.prepared = Prepared(targets, bonus_targets, figures)
 
     def random_start(self) -> Iterator[int]:
         """Start the observation statistics with a random agent; yields the steps done in every environment."""

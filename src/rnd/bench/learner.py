@@ -6,6 +6,7 @@ synthetic, so no emulator is needed.
 
 from __future__ import annotations
 
+import gc
 import json
 import time
 from dataclasses import asdict, dataclass, replace
@@ -57,7 +58,7 @@ class LearnerSpeed:
     """Median over the timed updates."""
     frames_per_second: float
     peak_gigabytes: float
-    """Device memory at its peak; 0 on the CPU."""
+    """Device memory that PyTorch held at its peak, what lay idle in its cache included; 0 on the CPU."""
 
 
 def run(options: Options, console: Console) -> int:
@@ -101,6 +102,7 @@ def measure(config: Config, repeats: int | None = None) -> LearnerSpeed:
     repeats = repeats or (8 if gpu else 2)
     warm_up = 3 if gpu else 1  # a GPU chooses kernels and captures graphs first
     if torch.cuda.is_available():
+        gc.collect()  # a trainer before this one
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats()
     env = SyntheticAtari(config.env.num_envs, frame_skip=config.env.frame_skip)
@@ -115,7 +117,7 @@ def measure(config: Config, repeats: int | None = None) -> LearnerSpeed:
         synchronize(trainer.device)
         times.append(time.perf_counter() - begun)
     seconds = sorted(times[warm_up:])[repeats // 2]
-    peak = torch.cuda.max_memory_allocated() / 1e9 if trainer.device.type == "cuda" else 0.0
+    peak = torch.cuda.max_memory_reserved() / 1e9 if trainer.device.type == "cuda" else 0.0
     frames = config.frames_per_rollout
     return LearnerSpeed(config.env.num_envs, config.precision, config.fast, seconds * 1e3, frames / seconds, peak)
 

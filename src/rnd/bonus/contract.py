@@ -23,6 +23,8 @@ class Bonus(nn.Module):
 
     random_start = True
     """Its statistics want the steps of a random agent before the first update."""
+    capturable = False
+    """`score`, `observe` and `targets` are device work alone: on CUDA they may be captured once and replayed."""
 
     def observe(self, next_obs: Tensor) -> None:
         """Take observations [..., X] into the statistics."""

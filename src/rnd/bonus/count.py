@@ -27,6 +27,7 @@ class Count(Bonus):
     """i_t = n(s_{t+1})^-p, where n counts this visit and those of earlier rollouts to exactly this observation."""
 
     random_start = False
+    capturable = True
     counts_RS: Tensor
     ranks: Ranks = ALONE
     """Whose visits are counted."""

@@ -14,6 +14,7 @@ class NoBonus(Bonus):
     """Zero everywhere, nothing to learn."""
 
     random_start = False
+    capturable = True
 
     def __init__(self, observation: ObservationSpec, action: ActionSpec, config: BonusConfig):
         super().__init__()

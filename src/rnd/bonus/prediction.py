@@ -20,6 +20,7 @@ from rnd.transitions import Transitions
 class PredictionBonus(Bonus):
     """i_t = mean squared difference between a trained guess and a fixed answer, on whitened observations."""
 
+    capturable = True
     answers_once = True
     """Keep the answers of a rollout while it is optimised; False where making them again costs less than the memory."""
 

@@ -63,6 +63,39 @@ def test_the_actor_is_the_policy_of_one_update_before():
     trainer.collector.close()
 
 
+def test_what_is_learned_from_is_what_was_collected():
+    """Rollout by rollout, and always in the same memory, where a captured graph would look for it."""
+    config = config_on("cpu")
+    trainer = Trainer(config, SyntheticAtari(config.env.num_envs))
+    collected, learned, places = [], [], set()
+    collect, learn = trainer.collector.inner.collect, trainer.learn
+
+    def watched_collect():
+        rollout = collect()
+        collected.append(rollout.state_dict())
+        return rollout
+
+    def watched_learn(rollout):
+        learned.append(rollout.state_dict())
+        places.add(tuple(x.data_ptr() for x in rollout.tensors() if x.numel()))
+        return learn(rollout)
+
+    trainer.collector.inner.collect, trainer.learn = watched_collect, watched_learn
+    trainer.collector.start()
+    for _ in trainer.train():
+        pass
+    trainer.collector.close()
+    assert len(learned) == config.iterations
+    assert len(places) == 1
+    # what was collected last, nothing learns from
+    for mine, other in zip(learned, collected[: len(learned)], strict=True):
+        assert mine["episodes"] == other["episodes"]
+        for part in ("moves", "tensors"):
+            for name, value in other[part].items():
+                assert torch.equal(mine[part][name], value), name
+    assert any(state["episodes"] for state in learned)
+
+
 def weights(policy: torch.nn.Module) -> torch.Tensor:
     return torch.cat([p.detach().flatten() for p in policy.parameters()])
 

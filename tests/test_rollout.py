@@ -61,11 +61,12 @@ def test_stacks_memory_and_books():
     collector = Collector(config, envs, policy, torch.device("cpu"), torch.Generator())
     collector.start()
     frames = [deque([np.zeros((84, 84), np.uint8)] * (STACK - 1) + [envs.buffers["obs"][i].copy()]) for i in range(N)]
-    steps = [0] * N
+    steps, left = [0] * N, torch.zeros(N, 1)
     for number in range(2):
         policy.seen.clear()
         rollout = collector.collect()
         groups = len(envs.groups)
+        assert torch.equal(rollout.hidden_NH, left)
         assert len(policy.seen) == (T + 1) * groups  # and once about the observation after the last
         for t in range(T + 1):
             obs, memory = (torch.cat(x) for x in zip(*policy.seen[t * groups : (t + 1) * groups], strict=True))
@@ -73,6 +74,7 @@ def test_stacks_memory_and_books():
             assert memory.tolist() == steps
             if t == T:
                 break
+            left = memory[:, None] + 1
             assert torch.equal(rollout.transitions.obs[t], obs)
             assert rollout.first_TN[t].tolist() == [step == 0 for step in steps]
             new, reward, ended = envs.given[number * T + t]
@@ -86,6 +88,17 @@ def test_stacks_memory_and_books():
                 frames[i].append(new[i])
                 steps[i] = 0 if ended[i] else steps[i] + 1
     assert len(rollout.episodes) == 2
+
+
+def test_rewards_are_clipped_to_their_sign():
+    config = preset("montezuma")
+    config = replace(config, env=replace(config.env, num_envs=N), rollout_steps=T, device="cpu")
+    assert config.clip_reward
+    collector = Collector(config, Scheduled(), Witness(), torch.device("cpu"), torch.Generator())
+    collector.start()
+    expected_TN = torch.ones(T, N)
+    expected_TN[0, 0] = 0  # the one reward of 10 t + i that is none
+    assert torch.equal(collector.collect().rewards_ext_TN, expected_TN)
 
 
 FINAL = torch.arange(200, 200 + N, dtype=torch.uint8)

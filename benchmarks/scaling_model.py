@@ -25,16 +25,16 @@ class Constants:
     frame_skip: int = 4
     cores: float = 16
     """Cores of a GPU's share."""
-    emulator: float = 24_300
-    """Frames/s of one core; measured, 388,919 on 16 cores with the native core (ale-py: 4,000)."""
-    learner: float = 0.071
+    emulator: float = 27_700
+    """Frames/s of one core; measured, 442,826 on 16 cores with the native core (ale-py: 4,000)."""
+    learner: float = 0.0677
     """Seconds to learn from one rollout of 128 environments; measured on an H200, TF32 (bf16: 0.055)."""
-    rest: float = 0.053
-    """Seconds of an iteration beside: measured, 65,536 frames / 223,720 frames/s less emulator and learner alone."""
+    rest: float = 0.008
+    """Seconds of an iteration beside: measured, 65,536 frames / 292,939 frames/s less emulator and learner alone."""
     ungraphed: float = 1.0
     """Factor on `learner` with several ranks, whose epoch is not one captured graph. Not measured: 1."""
     inference: float = 0.00017
-    """Seconds of the policy for a group of 64 environments; measured on an H200."""
+    """Seconds of the policy for a group of 64 environments; measured on an H200: 19.9% of 224 ms, 258 times."""
     spread: float = 0.05
     """Deviation of a rank's emulation time, as a share of it. Assumption."""
     parameters: float = 3.43e6
@@ -53,10 +53,10 @@ class Constants:
     checkpoint_minutes: float = 10
     disk: float = 34e6
     """Bytes/s at which rank 0 writes a checkpoint; measured, 64.8 MB in 1.91 s on a busy machine of two cores."""
-    shared_bytes: float = 54e6
-    """Bytes of a checkpoint that all ranks share: networks and optimiser; measured, 64.8 MB less 128 environments."""
-    environment_bytes: float = 132e3
-    """Bytes of one environment in a checkpoint: measured, 75,206 of its own and 8 frames of the collector."""
+    shared_bytes: float = 47.9e6
+    """Bytes of a checkpoint that all ranks share: networks and optimiser; measured with --bytes."""
+    environment_bytes: float = 103.4e3
+    """Bytes of one environment in a checkpoint: 75,206 of its own and 4 frames of the collector; measured likewise."""
 
 
 @dataclass(frozen=True)
@@ -124,14 +124,44 @@ def table(c: Constants, sizes: list[int]) -> str:
     return "\n".join(lines)
 
 
+def measure_bytes(envs: int) -> str:
+    """What a checkpoint of one rank holds, with Adam's moments filled and the native core."""
+    from contextlib import closing
+
+    from checkpoint import prepared
+
+    from rnd import envs as environments
+    from rnd.presets import preset
+    from rnd.record.checkpoint import pack
+
+    config = preset("montezuma")
+    config = replace(config, device="cpu", env=replace(config.env, num_envs=envs, backend="native"))
+    with closing(environments.make(config)) as env:
+        state = prepared(config, env).state_dict()
+    size = {}
+    for name, part in state.items():
+        tensors: dict = {}
+        pack(part, name, tensors)
+        size[name] = sum(tensor.nbytes for tensor in tensors.values())
+    shared = size["policy"] + size["bonus"] + size["optimizer"]
+    return (
+        f"shared by all ranks {shared:,}; an environment {(size['env'] + size['collector']) / envs:,.0f}: "
+        f"its own {size['env'] / envs:,.0f}, the collector's {size['collector'] / envs:,.0f}"
+    )
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     for field in fields(Constants):
         default = field.default
         parser.add_argument(f"--{field.name.replace('_', '-')}", type=type(default), default=default)
     parser.add_argument("--gpus", type=int, nargs="+", default=[1, 8, 64, 512])
+    parser.add_argument("--bytes", action="store_true", help="measure the bytes of a checkpoint instead")
     options = vars(parser.parse_args())
     sizes = options.pop("gpus")
+    if options.pop("bytes"):
+        print(measure_bytes(options["envs"]))
+        return
     print(table(Constants(**options), sizes))
 
 

@@ -43,9 +43,3 @@ def test_samples_have_the_stated_probabilities(spec):
     for k, part in enumerate(logits[0].split(spec.sizes)):
         share = torch.bincount(drawn[:, k], minlength=len(part)) / 200_000
         torch.testing.assert_close(share, part.softmax(-1), atol=0.005, rtol=0)
-
-
-def test_greedy_is_the_most_likely():
-    assert act.greedy(DISCRETE, torch.tensor([[0.0, 3.0, 1.0, 2.0, -1.0]])).item() == 1
-    assert act.greedy(MULTI, torch.tensor([[0.0, 3.0, 1.0, 2.0, -1.0]])).tolist() == [[1, 1]]
-    assert act.greedy(BOX, torch.tensor([[0.1, 0.2, 9.0, 9.0]])).tolist() == [[pytest.approx(0.1), pytest.approx(0.2)]]

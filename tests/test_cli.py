@@ -6,6 +6,9 @@ import sys
 
 import pytest
 
+from rnd.cli import positionals
+from rnd.config import Config
+
 
 def rnd(*arguments, **environment):
     return subprocess.run(
@@ -55,6 +58,13 @@ def test_train_help_explains_the_fields():
         (["train", "--ext-coef", "0", "--int-coef", "0"], "both reward streams are switched off"),
         (["train", "--policy", "cnn"], "nearest: --policy mlp"),
         (["train", "--name", "../x"], "no run name"),
+        (["train", "--wandb"], "pip install wandb"),
+        (["train", "--env.first", "100"], "--env.first follows from the rank"),
+        (["train", "--env.backend", "native"], "is no Atari game"),
+        (["train", "montezuma", "--seed", "1", "gravitar"], "one GAME is wanted, not 2: montezuma gravitar"),
+        (["bench", "learner", "--num-envs", "6"], "nearest: --env.num-envs 8"),
+        (["bench", "learner", "--repeats", "-1"], "--repeats must be greater than 0"),
+        (["bench", "envs", "--rounds", "0"], "--rounds must be greater than 0"),
     ],
 )
 def test_bad_input_gets_one_line_and_exit_code_2(arguments, hint, tmp_path):
@@ -64,6 +74,20 @@ def test_bad_input_gets_one_line_and_exit_code_2(arguments, hint, tmp_path):
     assert hint in done.stderr
     assert "Traceback" not in done.stderr
     assert not any(tmp_path.iterdir())
+
+
+def test_names_and_flags_come_in_any_order():
+    arguments = ["--frames", "5", "montezuma", "--overlap", "--env.num-envs=8", "--no-fast"]
+    assert positionals(Config, arguments) == ["montezuma"]
+    assert arguments == ["--frames", "5", "--overlap", "--env.num-envs=8", "--no-fast"]
+    done = rnd("resume", "--frames", "1000", "nowhere")
+    assert done.returncode == 2 and "nowhere is not a run folder" in done.stderr
+
+
+def test_an_output_folder_that_cannot_be_made(tmp_path):
+    (tmp_path / "file").write_text("")
+    done = rnd("train", "CartPole-v1", "--out", str(tmp_path / "file"))
+    assert done.returncode == 2 and "cannot be made" in done.stderr and "Traceback" not in done.stderr
 
 
 def test_a_short_atari_run_is_calm(tmp_path):

@@ -73,6 +73,9 @@ def test_a_config_with_an_unknown_field_names_the_nearest():
         ({"ext_coef": 0.0, "bonus": "none"}, r"both reward streams are switched off"),
         ({"device": "cude"}, r"unknown device 'cude'; nearest: cuda"),
         ({"value_heads": 1}, r"--episodic-int"),
+        ({"seed": 2**64}, r"--seed must be below 2\^64"),
+        ({"threads": -1}, r"--threads must be 1 or more"),
+        ({"env": EnvConfig(id="CartPole-v1", num_envs=8)}, r"--env.frame-skip is for Atari.*nearest: 1"),
     ],
 )
 def test_what_cannot_run_is_refused(changes, message):

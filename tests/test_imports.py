@@ -34,7 +34,6 @@ ROOMS = [
     "cli",
     "report",
     "paper",
-    "integrations",
     "commands",
 ]
 """In the order in which data flows: a room may import what stands before it."""

@@ -32,6 +32,13 @@ def test_cnn_policy_size():
     assert parameters(Policy("cnn", IMAGE, ACTIONS, 64)) == expected == 1_223_156
 
 
+def test_the_other_third_convolution():
+    """3 x 3 as in the encoder that the paper cites: 84 -> 20 -> 9 -> 7."""
+    smaller = conv(64, 64, 4) - conv(64, 64, 3)
+    larger = fc(64 * 49, 256) - fc(64 * 36, 256)
+    assert parameters(Policy("cnn", IMAGE, ACTIONS, 64, third_kernel=3)) == 1_223_156 - smaller + larger
+
+
 def test_gru_policy_size():
     gru = 3 * (256 * 256 + 256 * 256 + 2 * 256)
     expected = POLICY_CONVOLUTIONS + fc(64 * 36, 256) + gru + 2 * fc(256, 256) + fc(256, 18) + 2 * fc(256, 1)

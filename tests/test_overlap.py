@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from concurrent.futures import Future
+import threading
+from concurrent.futures import CancelledError, Future
 from dataclasses import replace
 
 import pytest
@@ -94,6 +95,47 @@ def test_what_is_learned_from_is_what_was_collected():
             for name, value in other[part].items():
                 assert torch.equal(mine[part][name], value), name
     assert any(state["episodes"] for state in learned)
+
+
+def test_nothing_is_collected_after_the_last_rollout():
+    config = config_on("cpu")
+    trainer = Trainer(config, SyntheticAtari(config.env.num_envs))
+    collect, calls = trainer.collector.inner.collect, []
+    trainer.collector.inner.collect = lambda: (calls.append(1), collect())[1]
+    trainer.collector.start()
+    for _ in trainer.train():
+        pass
+    trainer.collector.settle()
+    assert len(calls) == config.iterations
+    trainer.collector.close()
+
+
+def test_closing_does_not_wait_for_a_whole_rollout():
+    """The second Ctrl-C leaves at once."""
+    config = config_on("cpu")
+    envs = SyntheticAtari(config.env.num_envs)
+    trainer = Trainer(config, envs)
+    trainer.collector.start()
+    rows = trainer.train()
+    for _ in range(OverlappedCollector.UNDISTURBED):
+        next(rows)
+    trainer.collector.settle()
+    entered, go = threading.Event(), threading.Event()
+    wait, steps = envs.wait, []
+
+    def slow(group):
+        steps.append(group)
+        entered.set()
+        go.wait(30)
+        return wait(group)
+
+    envs.wait = slow
+    pending = trainer.collector._pending = trainer.collector._pool.submit(trainer.collector._work)
+    entered.wait(30)
+    threading.Timer(0.2, go.set).start()
+    trainer.collector.close()
+    assert isinstance(pending.exception(), CancelledError)
+    assert len(steps) <= len(envs.groups)
 
 
 def weights(policy: torch.nn.Module) -> torch.Tensor:

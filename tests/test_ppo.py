@@ -140,7 +140,7 @@ def test_intrinsic_only_ignores_the_extrinsic_reward():
     for scale in (1.0, -7.0):
         trainer = trainer_of(tiny(ext_coef=0.0, value_coef=0.0))
         collect = trainer.collector.collect
-        trainer.collector.collect = lambda collect=collect, scale=scale: scaled(collect(), scale)
+        trainer.collector.collect = lambda collect=collect, scale=scale, **_: scaled(collect(), scale)
         for _ in trainer.train():
             pass
         results.append(snapshot(trainer.policy))

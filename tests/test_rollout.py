@@ -133,7 +133,7 @@ def judged(obs: torch.Tensor, memory: torch.Tensor) -> torch.Tensor:
 
 
 def test_values_go_on_past_a_time_limit():
-    """gamma V of the stack that ends in the last observation, with the memory of then, is added to the reward."""
+    """gamma V of the stack that ends in the last observation, with the memory of then, follows the reward."""
     config = preset("montezuma")
     env = replace(config.env, num_envs=N)
     changes = {"clip_reward": False, "device": "cpu", "bootstrap_truncated": True}
@@ -145,7 +145,8 @@ def test_values_go_on_past_a_time_limit():
         rollout = collector.collect()
         for t in range(T):
             step = number * T + t
-            extra = rollout.rewards_ext_TN[t] - torch.from_numpy(envs.given[step][1])
+            assert torch.equal(rollout.rewards_ext_TN[t], torch.from_numpy(envs.given[step][1]))
+            extra = rollout.beyond_TN[t]
             cut = [i for i in range(N) if (step, i) in ENDS]
             assert extra.nonzero().flatten().tolist() == cut
             for i in cut:

@@ -54,14 +54,6 @@ def encode(spec: ActionSpec, actions_BK: Tensor) -> Tensor:
     return torch.cat(parts, dim=-1).float()
 
 
-def greedy(spec: ActionSpec, logits_BA: Tensor) -> Tensor:
-    """The most likely actions."""
-    if spec.kind == "continuous":
-        return logits_BA.chunk(2, dim=-1)[0]
-    choices = [part.argmax(-1) for part in logits_BA.split(spec.sizes, dim=-1)]
-    return choices[0] if spec.kind == "discrete" else torch.stack(choices, dim=-1)
-
-
 def log_prob(spec: ActionSpec, logits_BA: Tensor, actions_BK: Tensor) -> Tensor:
     """Log probability (density for boxes) of actions, [B]."""
     if spec.kind == "continuous":

@@ -118,13 +118,29 @@ def parse(cls: type[T], arguments: list[str], *, prog: str, description: str, de
         raise UserError(one_line(errors.getvalue())) from None
 
 
-def positional(arguments: list[str], missing: str) -> str:
-    """Take the first argument off, which has no flag; `--help` may stand in its place."""
-    if arguments and not arguments[0].startswith("-"):
-        return arguments.pop(0)
-    if {"-h", "--help"} & {*arguments}:
-        return ""
+def positional(cls: type[Any], arguments: list[str], missing: str) -> str:
+    """Take the one argument without a flag off; `--help` may stand in its place."""
+    found = positionals(cls, arguments)
+    if len(found) > 1:
+        raise UserError(f"one name is wanted, not {len(found)}: {' '.join(found)}")
+    if found or {"-h", "--help"} & {*arguments}:
+        return found[0] if found else ""
     raise UserError(missing)
+
+
+def positionals(cls: type[Any], arguments: list[str]) -> list[str]:
+    """Take off what is neither a flag of `cls` nor the value of one, wherever it stands."""
+    switches, found, rest = {"-h", "--help", *flags(cls, switches=True)}, [], []
+    waiting = iter(arguments)
+    for argument in waiting:
+        if not argument.startswith("-"):
+            found.append(argument)
+            continue
+        rest.append(argument)
+        if "=" not in argument and argument.replace("_", "-") not in switches:
+            rest += [value for value in [next(waiting, None)] if value is not None]
+    arguments[:] = rest
+    return found
 
 
 def check_flags(cls: type[Any], arguments: list[str]) -> None:
@@ -136,8 +152,8 @@ def check_flags(cls: type[Any], arguments: list[str]) -> None:
             raise UserError(f"unknown flag {flag}; {nearest(flag, known)}")
 
 
-def flags(cls: type[Any], prefix: str = "--") -> list[str]:
-    """Flags of a dataclass and of the dataclasses in it."""
+def flags(cls: type[Any], prefix: str = "--", switches: bool = False) -> list[str]:
+    """Flags of a dataclass and of the dataclasses in it; of `switches` alone, those without a value."""
     import typing
 
     found = []
@@ -145,10 +161,11 @@ def flags(cls: type[Any], prefix: str = "--") -> list[str]:
     for field in dataclasses.fields(cls):
         name = prefix + field.name.replace("_", "-")
         if dataclasses.is_dataclass(hints[field.name]):
-            found += flags(hints[field.name], name + ".")
-            continue
-        found.append(name)
-        if hints[field.name] is bool:
+            found += flags(hints[field.name], name + ".", switches)
+        elif hints[field.name] is not bool:
+            found += [] if switches else [name]
+        else:
+            found.append(name)
             found.append(prefix + "no-" + field.name.replace("_", "-"))
     return found
 
@@ -156,4 +173,5 @@ def flags(cls: type[Any], prefix: str = "--") -> list[str]:
 def one_line(box: str) -> str:
     """The text inside a framed error message."""
     text = re.sub(r"[─│╭╮╰╯━┃┏┓┗┛]+", " ", re.sub(r"\x1b\[[0-9;]*m", "", box))
-    return " ".join(text.replace("Parsing error", "").split()) or "the arguments cannot be read"
+    text = " ".join(text.replace("Parsing error", "").split())
+    return text.removeprefix("Unrecognized options ") or "the arguments cannot be read"

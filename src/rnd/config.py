@@ -21,7 +21,7 @@ DEVICES = ("auto", "cpu", "cuda")
 class EnvConfig:
     """The environments."""
 
-    id: str = "MiniGrid-MultiRoom-N4-S5-v1"
+    id: str = "ALE/MontezumaRevenge-v5"
     """Atari game, Gymnasium id, or Python factory `module:function`."""
     num_envs: int = 128
     """Environments stepped together (N); with several ranks, those of each."""
@@ -86,6 +86,9 @@ class Config:
     """Policy network."""
     policy_width: int = 64
     """Width of the MLP policy; the CNN and the GRU have the paper's sizes."""
+    policy_kernel: Literal[3, 4] = 4
+    """Third convolution of the CNN and the GRU: 4 x 4 as in the authors' release, or 3 x 3 as in the encoder that the
+    paper cites."""
 
     frames: int = 1_966_080_000
     """Environment frames of the whole run: 30,000 rollouts of 128 x 128 steps x 4 frames."""
@@ -187,6 +190,12 @@ class Config:
             _in_range(name, getattr(self, name), 0.0, 1.0)
         _in_range("env.sticky", self.env.sticky, 0.0, 1.0)
         _in_range("bonus-options.keep", self.keep, 0.0, 1.0)
+        if self.seed >= 2**64:
+            raise UserError(f"--seed must be below 2^64, not {self.seed}; the default is 1")
+        if self.threads is not None and self.threads < 1:
+            raise UserError(f"--threads must be 1 or more, not {self.threads}; leave it out for PyTorch's choice")
+        if self.env.frame_skip != 1 and not self.env.id.startswith("ALE/"):
+            raise UserError(f"--env.frame-skip is for Atari: a step of {self.env.id} is one frame; nearest: 1")
         if self.env.workers is not None and self.env.workers < 0:
             raise UserError(f"--env.workers must be 0 or more, not {self.env.workers}; try 2")
         n, m = self.env.num_envs, self.minibatches

@@ -172,6 +172,8 @@ class Ranks:
                 f"--ranks {config.ranks}, but {self.world} process{'es' if self.world > 1 else ''} started; "
                 f"start them with torchrun --standalone --nproc-per-node {config.ranks} -m rnd train"
             )
+        if config.env.first:
+            raise UserError("--env.first follows from the rank; leave it out")
         return self._number(replace(config, ranks=self.world))
 
     def share_again(self, config: Config) -> Config:

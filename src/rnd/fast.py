@@ -1,6 +1,6 @@
 """The fast path: device work captured once as a CUDA graph and replayed, kernels compiled, arithmetic chosen.
 
-On the CPU, and with `--no-fast`, everything here steps aside and the same functions run plainly: there is one
+On the CPU, and with `--no-fast`, nothing is captured or compiled and the same functions run plainly: there is one
 implementation of the method, and this file only decides how it is launched.
 """
 
@@ -90,6 +90,12 @@ def copy_(mine: Held, new: Held) -> None:
     pairs = [(a, b) for a, b in zip(mine.tensors(), new.tensors(), strict=True) if a.data_ptr() != b.data_ptr()]
     if pairs:
         torch._foreach_copy_([a for a, _ in pairs], [b for _, b in pairs], non_blocking=True)
+
+
+def make_current(device: torch.device) -> None:
+    """Streams and events without a name are this GPU's from now on, in this thread."""
+    if device.type == "cuda" and device.index is not None:
+        torch.cuda.set_device(device)
 
 
 def side_stream() -> torch.cuda.Stream:

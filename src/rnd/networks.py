@@ -110,10 +110,10 @@ class Residual(nn.Module):
 class Policy(nn.Module):
     """Torso, an optional GRU, a residual branch each for the policy and for the values, and the heads."""
 
-    def __init__(self, kind: str, observation: ObservationSpec, action: ActionSpec, width: int):
+    def __init__(self, kind: str, observation: ObservationSpec, action: ActionSpec, width: int, third_kernel: int = 4):
         super().__init__()
         self.image = observation.kind == "image"
-        self.torso, size = policy_torso(kind, observation, width)
+        self.torso, size = policy_torso(kind, observation, width, third_kernel)
         self.gru = gru_cell(size) if kind == "gru" else None
         self.hidden_size = size if kind == "gru" else 0
         self.policy_branch, self.value_branch = Residual(size), Residual(size)
@@ -156,12 +156,12 @@ class Policy(nn.Module):
         return PolicyOutput(logits, self.value_ext(value).squeeze(-1), self.value_int(value).squeeze(-1))
 
 
-def policy_torso(kind: str, observation: ObservationSpec, width: int) -> tuple[nn.Module, int]:
-    """Features of the policy, and how many. The third convolution is 4x4, as in the authors' release."""
+def policy_torso(kind: str, observation: ObservationSpec, width: int, third_kernel: int) -> tuple[nn.Module, int]:
+    """Features of the policy, and how many."""
     if observation.kind == "vector":
         inputs = observation.shape[0]
         return nn.Sequential(linear(inputs, width), nn.ReLU(), linear(width, width), nn.ReLU()), width
-    layers = [AtariTorso(STACK, 4, nn.ReLU), linear(torso_size(4), 256), nn.ReLU()]
+    layers = [AtariTorso(STACK, third_kernel, nn.ReLU), linear(torso_size(third_kernel), 256), nn.ReLU()]
     if kind == "gru":
         return nn.Sequential(*layers), 256
     return nn.Sequential(*layers, linear(256, 448), nn.ReLU()), 448

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from rnd import partition
-from rnd.fast import copy_
+from rnd.fast import WARM_UP, copy_, make_current
 from rnd.rollout import Collector, Rollout
 
 
@@ -25,6 +25,9 @@ class OverlappedCollector:
     """
 
     SYNCHRONOUS = 2
+    """Rollouts of a run before the lag begins."""
+    UNDISTURBED = WARM_UP + 1
+    """Rollouts of a process before two things happen at once."""
 
     def __init__(self, collector: Collector):
         self.inner, self.policy = collector, collector.policy
@@ -37,27 +40,29 @@ class OverlappedCollector:
         self._pending: Future[Rollout] | None = None
         self._handed: Rollout | None = None
         """The copy that is learned from; its tensors are always the same."""
-        self._pool = ThreadPoolExecutor(1, thread_name_prefix="collector")
+        device = collector.device
+        self._pool = ThreadPoolExecutor(1, "collector", initializer=make_current, initargs=(device,))
         self._acting: torch.cuda.Stream | None = None
         self._learning: torch.cuda.Stream | None = None
-        if collector.device.type == "cuda":
-            self._acting, self._learning = partition.streams(collector.device)
+        if device.type == "cuda":
+            self._acting, self._learning = partition.streams(device)
 
     def start(self) -> None:
         self.inner.start()
 
-    def collect(self) -> Rollout:
-        """The last rollout, copied; the next one is under way when this returns."""
+    def collect(self, last: bool = False) -> Rollout:
+        """The last rollout, copied; the next one is under way when this returns, unless this is the last."""
         self._calls += 1
         self._calls_here += 1
         rollout = self._pending.result() if self._pending else self._work()
+        self._pending = None
         with self.learning():
             rollout = self._hand_over(rollout)
             with torch.no_grad():
                 torch._foreach_copy_(list(self.actor.parameters()), list(self.policy.parameters()))
-        if self._calls > self.SYNCHRONOUS:
+        if self._calls > self.SYNCHRONOUS and not last:
             self._pending = self._pool.submit(self._work)
-            if self._calls_here <= self.SYNCHRONOUS:
+            if self._calls_here <= self.UNDISTURBED:
                 self._pending.result()
         return rollout
 
@@ -74,7 +79,8 @@ class OverlappedCollector:
             self._pending.result()
 
     def close(self) -> None:
-        """Wait for the rollout that is under way; there will be no other."""
+        """Leave the rollout that is under way at its next step; there will be no other."""
+        self.inner.close()
         self._pool.shutdown(wait=True, cancel_futures=True)
 
     def state_dict(self) -> dict[str, Any]:

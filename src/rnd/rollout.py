@@ -9,6 +9,7 @@ Nothing in it waits for the host, so on CUDA it is captured once as a graph and 
 
 from __future__ import annotations
 
+from concurrent.futures import CancelledError
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
@@ -38,6 +39,8 @@ class Rollout:
     values_int_TpN: Tensor
     rewards_ext_TN: Tensor
     """What is learned from: clipped to its sign where the config says so."""
+    beyond_TN: Tensor
+    """What the value goes on with past a time limit, gamma V of the last observation; 0 elsewhere."""
     done_TN: Tensor
     first_TN: Tensor
     """The observation at t is the first of an episode."""
@@ -68,9 +71,12 @@ class Rollout:
     @staticmethod
     def from_state(state: dict[str, Any], device: torch.device) -> Rollout:
         moves = {name: value.to(device) for name, value in state["moves"].items()}
+        tensors = {name: value.to(device) for name, value in state["tensors"].items()}
+        # older checkpoints have it in the rewards
+        tensors.setdefault("beyond_TN", torch.zeros_like(tensors["rewards_ext_TN"]))
         return Rollout(
             transitions=Transitions(**moves, stack=state["stack"]),
-            **{name: value.to(device) for name, value in state["tensors"].items()},
+            **tensors,
             episodes=[Episode(env, ret, length, frozenset(rooms)) for env, ret, length, rooms in state["episodes"]],
             rooms_entered=state["rooms_entered"],
         )
@@ -94,6 +100,7 @@ class Collector:
         self.device, self.generator = device, generator
         self.clock = Stopwatch("emulation", "inference")
         self._thought = Mark(device, spin=True)
+        self._closed = False
         steps, envs = config.rollout_steps, config.env.num_envs
         observation, action = env.spec.observation, env.spec.action
         self.stack = STACK if observation.kind == "image" else 1
@@ -117,7 +124,7 @@ class Collector:
         self.actions = zeros(steps + 1, envs, *action.shape, dtype=action_dtype)
         self.logp, self.values_ext, self.values_int = (zeros(steps + 1, envs) for _ in range(3))
         self.noise = zeros(steps + 1, envs, act.noise_size(action))
-        self.extra_reward = zeros(steps, envs)
+        self.beyond = zeros(steps, envs)
         self.rewards = zeros(steps, envs)
         self.hidden_before = zeros(envs, policy.hidden_size)
         self.reward_host = torch.zeros(steps, envs, pin_memory=pin)
@@ -138,12 +145,15 @@ class Collector:
         self.first[-1].fill_(True)
 
     @torch.no_grad()
-    def collect(self) -> Rollout:
-        """One rollout. While one group of environments steps, the policy is evaluated for the other."""
+    def collect(self, last: bool = False) -> Rollout:
+        """One rollout. While one group of environments steps, the policy is evaluated for the other. Whether it is the
+        last is nothing to this collector: it never works ahead."""
         steps, groups = self.config.rollout_steps, range(len(self.env.groups))
         self._begin()
         told: list[StepInfo] = []
         for t in range(steps):
+            if self._closed:
+                raise CancelledError("the collector is closed")
             for g in groups:
                 if t > 0:
                     self._receive(t - 1, g)
@@ -180,7 +190,7 @@ class Collector:
         self.first[0] = self.first[steps]
         self.hidden_before.copy_(self.hidden)
         self.step_number.zero_()
-        self.extra_reward.zero_()
+        self.beyond.zero_()
         shape = (steps, self.config.env.num_envs)
         self.noise[:steps] = act.draw_noise(self.env.spec.action, shape, self.generator, self.device)
 
@@ -214,13 +224,13 @@ class Collector:
         return step.info
 
     def _bootstrap(self, t: int, rows: slice, arrived: Arrival) -> None:
-        """Continue the extrinsic value past a time limit: add gamma V(last observation) to the reward."""
+        """Continue the extrinsic value past a time limit with gamma V(last observation)."""
         assert arrived.final_obs is not None, "an environment with time limits must tell its final observations"
         final, cut = arrived.final_obs.to(self.device), arrived.truncated.to(self.device)
         frames = torch.cat([self.frames[t + 1 : t + self.stack, rows], final.unsqueeze(0)])
         age = next_age(self.age_now[rows], torch.zeros_like(cut), self.stack)
         value = self.policy(stacks(frames, age), self.hidden[rows])[0].value_ext
-        self.extra_reward[t, rows] = torch.where(cut, self.config.gamma_ext * value, 0.0)
+        self.beyond[t, rows] = torch.where(cut, self.config.gamma_ext * value, 0.0)
 
     def _value_the_end(self) -> None:
         """Values of the observation after the last step; the next rollout thinks about it again."""
@@ -235,13 +245,13 @@ class Collector:
         self.rewards.copy_(self.reward_host, non_blocking=True)
         if self.config.clip_reward:
             self.rewards.sign_()
-        self.rewards += self.extra_reward
         return Rollout(
             transitions=Transitions(self.frames, self.age, self.actions[:-1], self.stack),
             logp_TN=self.logp[:-1],
             values_ext_TpN=self.values_ext,
             values_int_TpN=self.values_int,
             rewards_ext_TN=self.rewards,
+            beyond_TN=self.beyond,
             done_TN=self.first[1:],
             first_TN=self.first[:-1],
             hidden_NH=self.hidden_before,
@@ -257,7 +267,8 @@ class Collector:
         """Nothing is under way between rollouts."""
 
     def close(self) -> None:
-        """Nothing is to be freed."""
+        """A rollout that another thread collects ends at its next step, with an error."""
+        self._closed = True
 
     def state_dict(self) -> dict[str, Tensor]:
         """What the next rollout starts from."""

@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
 from datetime import UTC, datetime
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -16,14 +17,14 @@ from rnd import envs, memory
 from rnd.config import Config
 from rnd.distributed import LostRankError, Ranks, joined
 from rnd.envs.interface import VectorEnv
-from rnd.errors import InterruptedRunError, RunError
+from rnd.errors import InterruptedRunError, RunError, UserError
 from rnd.ppo import NonFiniteLossError
 from rnd.record import checkpoint
 from rnd.record.about import FILES, check_fits
 from rnd.record.checkpoint import Checkpoint
 from rnd.record.folder import RunFolder
 from rnd.record.interrupt import Interrupts
-from rnd.record.keeper import Keeper
+from rnd.record.keeper import Keeper, NotSavedError
 from rnd.record.metrics import CsvWriter, Row, TensorBoardWriter, WandbWriter, Writer, Writers, truncate
 from rnd.record.places import PlacesWriter
 from rnd.record.progress import Phase, count, duration, shown
@@ -32,6 +33,7 @@ from rnd.train import Trainer, random_steps, resolve_device
 
 def start(config: Config, console: Console) -> RunFolder:
     """Train a new run, alone or as one of torchrun's processes."""
+    check_wandb(config)
     with joined() as everyone, Interrupts() as stop, memory.guarded(config):
         ranks = everyone.on(config.device)
         config, console = ranks.share_of(config), console_of(ranks, console)
@@ -63,6 +65,7 @@ def resume(path: Path, console: Console, frames: int | None = None) -> RunFolder
             if frames is not None:
                 config = dataclasses.replace(config, frames=frames)
             config.validate()
+            check_wandb(config)
             ranks = everyone.on(config.device)
             about = ranks.first(read)
             if about and about["iteration"] >= config.iterations:
@@ -81,6 +84,12 @@ def resume(path: Path, console: Console, frames: int | None = None) -> RunFolder
                     folder.write_json("config.json", config.to_dict())
                 work(trainer, folder, console, stop, about)
     return folder
+
+
+def check_wandb(config: Config) -> None:
+    """What is missing is told before the run folder is made."""
+    if config.wandb and find_spec("wandb") is None:
+        raise UserError("--wandb needs Weights & Biases: pip install wandb")
 
 
 def make_envs(config: Config, ranks: Ranks) -> VectorEnv:
@@ -256,9 +265,7 @@ def save_or_warn(keeper: Keeper, row: Row, console: Console) -> None:
     """A disk that is full now may have room at the next checkpoint: the run goes on."""
     try:
         keeper.save(row)
-    except LostRankError:
-        raise
-    except RunError as error:
+    except NotSavedError as error:
         console.print(f"[red]error:[/red] {error}; training goes on", highlight=False, soft_wrap=True)
 
 

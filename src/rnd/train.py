@@ -20,7 +20,7 @@ from rnd.distributed import ALONE, Ranks, share
 from rnd.envs.interface import VectorEnv
 from rnd.envs.splitmix import environment_seed
 from rnd.errors import RunError, UserError
-from rnd.fast import Replay, arithmetic, channels_last, compile_sums, compiled, filed
+from rnd.fast import Replay, arithmetic, channels_last, compile_sums, compiled, filed, make_current
 from rnd.networks import Policy
 from rnd.normalize import ReturnScaler
 from rnd.overlap import OverlappedCollector
@@ -58,7 +58,9 @@ class Trainer:
         spec = env.spec
         check_policy(config, env)
         memory.check(config, spec.observation, self.device)
-        policy = Policy(config.policy, spec.observation, spec.action, config.policy_width)
+        policy = Policy(
+            config.policy, spec.observation, spec.action, config.policy_width, third_kernel=config.policy_kernel
+        )
         bonus = bonuses.make(config.bonus, spec.observation, spec.action, config.bonus_options)
         self.policy = channels_last(policy.to(self.device), self.device)
         self.bonus = channels_last(bonus.to(self.device), self.device)
@@ -92,7 +94,7 @@ class Trainer:
         """Algorithm 1 of the paper; one row of metrics an iteration."""
         while self.iteration < self.config.iterations:
             # sample a_t ~ policy, and s_{t+1}, e_t from the environments
-            rollout = self.collector.collect()
+            rollout = self.collector.collect(last=self.iteration + 1 >= self.config.iterations)
             told = self.ranks.gather((rollout.episodes, rollout.rooms_entered))
             with self.clock("learning"), self.collector.learning():
                 learned = self.learn(rollout)
@@ -129,7 +131,8 @@ class Trainer:
         intrinsic_TN = self.scaler(bonus_TN)
         # returns and advantages of both streams, combined
         values = rollout.values_ext_TpN, rollout.values_int_TpN
-        targets = combine(self.config, rollout.rewards_ext_TN, intrinsic_TN, *values, rollout.done_TN)
+        ends = rollout.done_TN, rollout.beyond_TN
+        targets = combine(self.config, rollout.rewards_ext_TN, intrinsic_TN, *values, *ends)
         # update the observation statistics: policy and predictor are optimised with the new ones
         self.bonus.observe(moves.next_obs)
         with arithmetic(self.config, self.device):
@@ -267,7 +270,9 @@ def resolve_device(config: Config, ranks: Ranks = ALONE) -> torch.device:
     if name.startswith("cuda"):
         torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = config.precision != "float32"
         torch.backends.cudnn.benchmark = config.fast  # shapes never change: let it look for the best kernels once
-    return torch.device(f"cuda:{ranks.local_rank}" if name == "cuda" and ranks.world > 1 else name)
+    device = torch.device(f"cuda:{ranks.local_rank}" if name == "cuda" and ranks.world > 1 else name)
+    make_current(device)
+    return device
 
 
 def check_policy(config: Config, env: VectorEnv) -> None:

@@ -223,7 +223,8 @@ def test_the_action_log_of_a_long_episode():
     [
         ("CartPol-v1", "nearest: CartPole-v1"),
         ("ALE/MontezumaRevnge-v5", "nearest: ALE/MontezumaRevenge-v5"),
-        ("rnd/DeepSea-3", "nearest: rnd/DeepSea-"),
+        ("rnd/DeepSea-3", "rnd/DeepSea-4 to rnd/DeepSea-64"),
+        ("rnd/DeepSee", "nearest: rnd/DeepSea-"),
         ("MiniGrid-MultiRom-N4-S5-v0", "nearest: MiniGrid-MultiRoom-N4-S5-v0"),
         ("nowhere:make", "No module named 'nowhere'"),
         ("test_gym:nothing", "has no attribute 'nothing'"),

@@ -27,7 +27,8 @@ ENVS = 4
 def small(game: str = "CartPole-v1", iterations: int = 4, **changes) -> Config:
     """A run of a second: 4 environments, rollouts of 8 steps, narrow networks."""
     config = preset(game)
-    env = {"num_envs": ENVS, "workers": 0, "backend": "ale"} | changes.pop("env", {})
+    backend = "ale" if config.env.id.startswith("ALE/") else "auto"
+    env = {"num_envs": ENVS, "workers": 0, "backend": backend} | changes.pop("env", {})
     env = dataclasses.replace(config.env, **env)
     options = dataclasses.replace(config.bonus_options, features=16, hidden=16, random_steps=1)
     saving = dataclasses.replace(config.checkpoint, **changes.pop("checkpoint", {}))

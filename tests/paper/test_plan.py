@@ -61,6 +61,10 @@ def test_one_arm_and_one_seed(tmp_path):
     assert [(c.arm.name, c.seed) for c in found] == [("episodic-0.99", 4)]
     with pytest.raises(UserError, match=r"nonepisodic-0\.99"):
         cells(RECIPES["figure3"](), Scale(), tmp_path, only="nonepisodic")
+    with pytest.raises(UserError, match=r"figure1 has seed 1 alone, not 2"):
+        cells(RECIPES["figure1"](), Scale(), tmp_path, seed=2)
+    with pytest.raises(UserError, match=r"seeds 1 to 2 at this scale, not 3"):
+        cells(RECIPES["figure3"](), Scale(5e-7), tmp_path, seed=3)
 
 
 def place(cell, name, seed):

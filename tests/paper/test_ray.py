@@ -39,7 +39,7 @@ def test_needs_of_a_cell(tmp_path):
 def test_a_task_reads_absolute_paths_and_uses_its_own_cpus(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (cell, *_) = cells(figure3(), Scale(SCALE), Path("out"))
-    text = prepare(cell, 3).read_text()
+    text = prepare(cell, Needs(3, 0)).read_text()
     assert f'"out": "{tmp_path}/out/runs"' in text and '"workers": 3' in text
 
 

@@ -73,6 +73,7 @@ def test_the_digest_is_the_experiments():
     same = replace(config, seed=7, name="x", out="y", device="cpu", env=replace(config.env, workers=3, backend="ale"))
     assert digest(same) == digest(config)
     assert digest(replace(config, lr=2e-4)) != digest(config)
+    assert digest(replace(config, overlap=True)) != digest(config)  # learns from older data
     assert digest(replace(config, env=replace(config.env, num_envs=64))) != digest(config)
 
 

@@ -26,7 +26,7 @@ from rnd.envs.interface import VectorEnv
 from rnd.envs.native_envs import NativeEnvs, why_not
 from rnd.envs.registry import cores
 from rnd.envs.workers import WorkerEnvs
-from rnd.errors import UserError, nearest
+from rnd.errors import UserError, nearest, positive
 from rnd.presets import ATARI_GAMES, preset
 
 RIVAL = "AtariVectorEnv"
@@ -73,6 +73,7 @@ class Result:
 
 def run(options: Options, console: Console) -> int:
     """The whole bench; the exit code."""
+    positive(options, "workers", "seconds", "rounds", "frames")
     if options.exactness:
         return exactness(options, console)
     results = [

@@ -19,6 +19,8 @@ from rich.table import Table
 from rnd.bench.synthetic import SyntheticAtari
 from rnd.config import Config
 from rnd.envs.registry import on_gpu
+from rnd.errors import positive
+from rnd.fast import WARM_UP
 from rnd.presets import preset
 from rnd.train import Trainer
 
@@ -63,6 +65,7 @@ class LearnerSpeed:
 
 def run(options: Options, console: Console) -> int:
     """The whole bench; the exit code."""
+    positive(options, "repeats")
     results = []
     for num_envs in options.num_envs or ((128, 1024) if on_gpu(options.device) else (16,)):
         for precision in options.precision:
@@ -84,7 +87,7 @@ def run(options: Options, console: Console) -> int:
 def bench_config(options: Options, num_envs: int, precision: Literal["tf32", "float32", "bf16"], fast: bool) -> Config:
     """The paper's run, with what the options change."""
     paper = preset("montezuma")
-    return replace(
+    config = replace(
         paper,
         env=replace(paper.env, num_envs=num_envs),
         precision=precision,
@@ -94,13 +97,15 @@ def bench_config(options: Options, num_envs: int, precision: Literal["tf32", "fl
         rollout_steps=options.rollout_steps,
         device=options.device,
     )
+    config.validate()
+    return config
 
 
 def measure(config: Config, repeats: int | None = None) -> LearnerSpeed:
     """Everything of an iteration but acting: bonus, returns, statistics, epochs."""
     gpu = on_gpu(config.device)
     repeats = repeats or (8 if gpu else 2)
-    warm_up = 3 if gpu else 1  # a GPU chooses kernels and captures graphs first
+    warm_up = WARM_UP + 1 if gpu else 1  # a GPU chooses kernels and captures graphs first
     if torch.cuda.is_available():
         gc.collect()  # a trainer before this one
         torch.cuda.empty_cache()

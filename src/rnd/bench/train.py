@@ -24,6 +24,7 @@ from rnd.bench.envs import player
 from rnd.bench.learner import measure as measure_learner
 from rnd.config import Config
 from rnd.envs.registry import on_gpu
+from rnd.errors import positive
 from rnd.presets import preset
 from rnd.run import timing
 from rnd.train import Trainer
@@ -93,6 +94,7 @@ class Turn:
 
 def run(options: Options, console: Console) -> int:
     """The whole bench; the exit code."""
+    positive(options, "iterations")
     gpu = on_gpu(options.device)
     sizes = options.num_envs or ((128,) if gpu else (16,))
     results = [measure(options, num_envs, options.iterations or (24 if gpu else 3)) for num_envs in sizes]
@@ -138,7 +140,7 @@ def measure(options: Options, num_envs: int, iterations: int) -> TrainSpeed:
 def bench_config(options: Options, num_envs: int) -> Config:
     paper = preset(options.game)
     env = replace(paper.env, num_envs=num_envs, backend=options.backend, workers=options.workers)
-    return replace(
+    config = replace(
         paper,
         env=env,
         policy=options.policy,
@@ -146,6 +148,8 @@ def bench_config(options: Options, num_envs: int) -> Config:
         rollout_steps=options.rollout_steps,
         device=options.device,
     )
+    config.validate()
+    return config
 
 
 def turns(config: Config, alone: Callable[[float], float], iterations: int) -> Iterator[Turn]:

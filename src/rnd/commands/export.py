@@ -31,7 +31,7 @@ class Options:
 
 
 def main(arguments: list[str]) -> None:
-    name = positional(arguments, "rnd export RUN: name the run folder, for example runs/my-run")
+    name = positional(Options, arguments, "rnd export RUN: name the run folder, for example runs/my-run")
     options = parse(Options, arguments, prog="rnd export RUN", description=DESCRIPTION)
     run, out = Path(name), Path(options.out) if options.out else None
     if not (run / "config.json").is_file():
@@ -40,6 +40,8 @@ def main(arguments: list[str]) -> None:
     from rnd.record.export import export_agent
     from rnd.record.parts import export_parts, parse_size
 
+    if options.half and (options.checkpoint or options.max_part):
+        raise UserError("--half is for the agent alone: a checkpoint in 16 bits could not go on exactly; leave it out")
     if options.checkpoint or options.max_part:
         size = parse_size(options.max_part) if options.max_part else None
         written = export_parts(run, out or run / "export" / "parts", size)

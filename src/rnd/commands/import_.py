@@ -22,7 +22,7 @@ class Options:
 
 
 def main(arguments: list[str]) -> None:
-    folder = positional(arguments, "rnd import FOLDER: name the folder that holds parts.json")
+    folder = positional(Options, arguments, "rnd import FOLDER: name the folder that holds parts.json")
     options = parse(Options, arguments, prog="rnd import FOLDER", description=DESCRIPTION)
 
     from rnd.record.parts import import_parts

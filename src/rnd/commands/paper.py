@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import importlib
-import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rnd.cli import parse
-from rnd.errors import RunError, UserError, nearest
+from rnd.errors import RunError, UserError, nearest, positive
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -88,8 +87,7 @@ def _experiment(recipe: Recipe, options: Options) -> None:
 
     from rnd.paper.plan import Scale, State, cells
 
-    if options.jobs < 1:
-        raise UserError(f"--jobs must be 1 or more, not {options.jobs}; this machine has {os.cpu_count()} cores")
+    positive(options, "jobs", "episodes")
     console, scale, out = Console(), Scale(options.scale), Path(options.out)
     chosen = cells(recipe, scale, out, only=options.only, seed=options.seed)
     chosen = [cell.on(options.device) for cell in chosen]
@@ -208,7 +206,7 @@ def _list_all(options: Options) -> None:
     for name, module in PAPER.items():
         text = (importlib.import_module(module).__doc__ or "").strip().splitlines()
         _say(console, f"{name:<9} {text[0] if text else ''}")
-    _say(console, "rnd paper NAME --list shows arms and estimated times")
+    _say(console, f"rnd paper NAME --list shows arms and estimated times of all but {', '.join(PAPER)}")
 
 
 def _say(console: Console, text: str) -> None:

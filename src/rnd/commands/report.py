@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from rnd.cli import parse
+from rnd.cli import parse, positionals
 from rnd.errors import UserError
 
 DESCRIPTION = (
@@ -23,9 +23,7 @@ class Options:
 
 
 def main(arguments: list[str]) -> None:
-    targets = []
-    while arguments and not arguments[0].startswith("-"):
-        targets.append(arguments.pop(0))
+    targets = positionals(Options, arguments)
     options = parse(Options, arguments, prog="rnd report RUN...", description=DESCRIPTION)
     if not targets:
         raise UserError("rnd report RUN...: name run folders, for example: rnd report runs/*")

@@ -19,7 +19,7 @@ class Options:
 
 
 def main(arguments: list[str]) -> None:
-    run = positional(arguments, "rnd resume RUN: name the run folder, for example runs/my-run")
+    run = positional(Options, arguments, "rnd resume RUN: name the run folder, for example runs/my-run")
     options = parse(Options, arguments, prog="rnd resume RUN", description=DESCRIPTION)
 
     from rich.console import Console

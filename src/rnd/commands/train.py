@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from rnd.bonus import check as check_bonus
-from rnd.cli import parse
+from rnd.cli import parse, positionals
 from rnd.config import Config
+from rnd.errors import UserError
 from rnd.presets import ATARI_GAMES, DEFAULT_JOB, preset
 
 DESCRIPTION = (
@@ -14,7 +15,10 @@ DESCRIPTION = (
 
 
 def main(arguments: list[str]) -> None:
-    game = arguments.pop(0) if arguments and not arguments[0].startswith("-") else DEFAULT_JOB
+    games = positionals(Config, arguments)
+    if len(games) > 1:
+        raise UserError(f"one GAME is wanted, not {len(games)}: {' '.join(games)}")
+    game = games[0] if games else DEFAULT_JOB
     config = parse(Config, arguments, prog=f"rnd train {game}", description=DESCRIPTION, default=preset(game))
     config.validate()
     check_bonus(config.bonus)

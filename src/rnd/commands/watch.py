@@ -30,7 +30,7 @@ class Options:
 
 
 def main(arguments: list[str]) -> None:
-    target = positional(arguments, "rnd watch RUN_OR_FILE: name a run folder or an exported agent")
+    target = positional(Options, arguments, "rnd watch RUN_OR_FILE: name a run folder or an exported agent")
     options = parse(Options, arguments, prog="rnd watch RUN_OR_FILE", description=DESCRIPTION)
 
     from rich.console import Console

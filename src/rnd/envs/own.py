@@ -15,6 +15,8 @@ NAMES = ("rnd/NoisyTV", *(f"rnd/DeepSea-{size}" for size in SIZES))
 def make_batch(env_id: str, num_envs: int, seed: int, first: int = 0) -> Batch:
     """The environments of a run from number `first` on. The seed decides what DeepSea's actions mean, and what the
     television shows."""
+    if env_id not in NAMES and env_id.startswith("rnd/DeepSea-"):
+        raise UserError(f"unknown environment {env_id}; rnd/DeepSea-{SIZES[0]} to rnd/DeepSea-{SIZES[-1]} exist")
     if env_id not in NAMES:
         raise UserError(f"unknown environment {env_id}; {nearest(env_id, NAMES)}")
     if env_id == "rnd/NoisyTV":

@@ -21,6 +21,8 @@ def make(config: Config) -> VectorEnv:
     env = config.env
     if env.id.startswith("ALE/"):
         return make_atari(config)
+    if env.backend != "auto":
+        raise UserError(f"--env.backend chooses an Atari emulator, and {env.id} is no Atari game; leave it out")
     if env.id.startswith("rnd/"):
         from rnd.envs.batch_envs import BatchEnvs
         from rnd.envs.own import make_batch
@@ -33,6 +35,11 @@ def make(config: Config) -> VectorEnv:
         if isinstance(made, GymnasiumVectorEnv):
             from rnd.envs.gym_vector import GymVectorEnvs
 
+            if env.workers:
+                made.close()
+                raise UserError(
+                    f"{env.id} makes a vector environment, which has its own workers; leave out --env.workers"
+                )
             return GymVectorEnvs(made, env.id, env.num_envs, config.seed, env.first)
         made.close()
     return make_cells(config, env.workers or 0)

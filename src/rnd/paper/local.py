@@ -16,6 +16,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
 from rnd.config import Config
+from rnd.envs.registry import cores, on_gpu
 from rnd.paper.jobs import Outcome
 from rnd.paper.plan import Cell
 from rnd.record.folder import write_atomically
@@ -29,10 +30,11 @@ PATIENCE = 60.0
 class Job:
     """One cell in a process, with its share of the cores. Its output goes to a log beside its config."""
 
-    def __init__(self, cell: Cell, threads: int):
+    def __init__(self, cell: Cell, threads: int, alone: bool):
         self.cell = cell
         self.config, self.log = cell_files(cell)
-        write_atomically(self.config, json.dumps(_sharing(cell.config, threads).to_dict(), indent=2) + "\n")
+        config = cell.config if alone else _sharing(cell.config, threads)
+        write_atomically(self.config, json.dumps(config.to_dict(), indent=2) + "\n")
         self._output: IO[bytes] = self.log.open("wb")
         # A session of its own: Ctrl-C reaches the scheduler alone, which then asks its cells to save themselves.
         # The pipe on standard input tells the cell when the scheduler dies without a word.
@@ -73,10 +75,10 @@ class Job:
 
 
 def _sharing(config: Config, threads: int) -> Config:
-    """Atari would otherwise take all cores for its environments."""
+    """Atari would otherwise take all cores for its environments. Beside a GPU one is left to the thread that acts."""
     if config.env.workers is not None or not config.env.id.startswith("ALE/"):
         return config
-    return replace(config, env=replace(config.env, workers=threads))
+    return replace(config, env=replace(config.env, workers=max(1, threads - on_gpu(config.device))))
 
 
 class LocalJobs:
@@ -87,12 +89,12 @@ class LocalJobs:
 
     def run(self, cells: Sequence[Cell]) -> Iterator[Outcome]:
         waiting, running = list(cells), list[Job]()
-        threads = max(1, (os.cpu_count() or 1) // self.jobs)
+        threads = max(1, cores() // self.jobs)
         with Bars(self.console, cells) as bars:
             try:
                 while waiting or running:
                     while waiting and len(running) < self.jobs:
-                        running.append(Job(waiting.pop(0), threads))
+                        running.append(Job(waiting.pop(0), threads, alone=self.jobs == 1))
                     time.sleep(POLL)
                     bars.show(running)
                     for job in [job for job in running if job.ended()]:

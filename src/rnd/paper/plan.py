@@ -110,8 +110,9 @@ def cells(recipe: Recipe, scale: Scale, out: Path, *, only: str | None = None, s
     if only is not None and only not in names:
         raise UserError(f"{recipe.name} has no arm {only!r}; {nearest(only, names, count=len(names))}")
     seeds = range(1, scale.seeds(recipe.seeds) + 1)
-    if seed is not None and seed < 1:
-        raise UserError(f"--seed must be 1 or more, not {seed}")
+    if seed is not None and seed not in seeds:
+        have = f"seeds 1 to {seeds[-1]}" if len(seeds) > 1 else "seed 1 alone"
+        raise UserError(f"{recipe.name} has {have}{' at this scale' * (scale.factor < 1)}, not {seed}")
     arms = [arm for arm in recipe.arms if only in (None, arm.name)]
     return [_cell(arm, s, scale, out) for s in (seeds if seed is None else (seed,)) for arm in arms]
 

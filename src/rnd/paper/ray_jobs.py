@@ -64,7 +64,7 @@ class RayJobs:
         try:
             needs = self.needs(ray.cluster_resources(), cells)
             task = ray.remote(num_cpus=needs.cpus, num_gpus=needs.gpus, max_retries=LIVES, max_calls=1)(train_cell)
-            running = [Task(cell, task.remote(str(prepare(cell, needs.cpus)))) for cell in cells]
+            running = [Task(cell, task.remote(str(prepare(cell, needs)))) for cell in cells]
             text = f"{len(cells)} cells on {self.address}, CPUs a cell: {needs.cpus}, GPUs: {needs.gpus:g}"
             self.console.print(text, highlight=False)
             with Bars(self.console, cells) as bars:
@@ -119,12 +119,12 @@ def connect(address: str) -> Any:
     return ray
 
 
-def prepare(cell: Cell, cpus: int) -> Path:
+def prepare(cell: Cell, needs: Needs) -> Path:
     """Write what the task reads. Paths are absolute: a worker stands in another folder."""
     env = (
         cell.config.env
         if cell.config.env.workers is not None
-        else replace(cell.config.env, workers=workers(cell, cpus))
+        else replace(cell.config.env, workers=workers(cell, needs))
     )
     config = replace(cell.config, env=env, out=str(Path(cell.config.out).resolve()))
     path, _ = cell_files(replace(cell, config=config))
@@ -132,9 +132,9 @@ def prepare(cell: Cell, cpus: int) -> Path:
     return path
 
 
-def workers(cell: Cell, cpus: int) -> int | None:
-    """Atari uses all cores that it sees; here, those of the task."""
-    return cpus if cell.config.env.id.startswith("ALE/") else None
+def workers(cell: Cell, needs: Needs) -> int | None:
+    """Atari uses all cores that it sees; here, those of the task, less one beside a GPU for the thread that acts."""
+    return max(1, needs.cpus - (needs.gpus > 0)) if cell.config.env.id.startswith("ALE/") else None
 
 
 def train_cell(path: str) -> None:

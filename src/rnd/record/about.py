@@ -66,6 +66,7 @@ def identity(config: Config, spec: dict[str, Any]) -> dict[str, Any]:
         "number of environments": config.all_envs,
         "policy": config.policy,
         "policy width": config.policy_width,
+        "third convolution": config.policy_kernel,
         "bonus": config.bonus,
         "bonus features": config.bonus_options.features,
         "bonus width": config.bonus_options.hidden,

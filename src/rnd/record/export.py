@@ -51,7 +51,7 @@ def load_agent(path: str | Path, device: str | torch.device = "cpu") -> Agent:
     card, tensors = read_agent(path) if path.is_file() else from_checkpoint(find_checkpoint(path))
     config = Config.from_dict(card["config"])
     observation, action = spec_from_dict(card["spec"])
-    policy = Policy(config.policy, observation, action, config.policy_width)
+    policy = Policy(config.policy, observation, action, config.policy_width, third_kernel=config.policy_kernel)
     bonus = bonuses.make(config.bonus, observation, action, config.bonus_options)
     for name, module in (("policy", policy), ("bonus", bonus)):
         fill(module, name, tensors, path)

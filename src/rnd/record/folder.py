@@ -51,7 +51,10 @@ class RunFolder:
         """A new folder; a taken default name gets a number, a taken chosen name is refused."""
         check_name(config.run_name)
         root = Path(config.out)
-        root.mkdir(parents=True, exist_ok=True)
+        try:
+            root.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise UserError(f"--out {root} cannot be made: {error.strerror}; name another folder") from error
         # Filled first and named last: a run folder that is seen is one that can be resumed.
         temporary = RunFolder(Path(tempfile.mkdtemp(prefix=".new-", dir=root)))
         temporary.path.chmod(0o777 & ~UMASK)

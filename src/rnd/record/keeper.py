@@ -13,6 +13,10 @@ from rnd.record.folder import RunFolder
 from rnd.record.metrics import Row, Writers
 
 
+class NotSavedError(RunError):
+    """The disk did not take a checkpoint."""
+
+
 class Keeper:
     """The checkpoints of one run under way."""
 
@@ -46,7 +50,7 @@ class Keeper:
     def _write(self, name: str, row: Row) -> Path:
         """Rank 0 writes what all ranks bring.
 
-        Raises RunError, on all of them, when the disk does not take it; the checkpoints before it stay.
+        Raises NotSavedError, on all of them, when the disk does not take it; the checkpoints before it stay.
         """
         state = self.trainer.state_dict()
         return self.trainer.ranks.first(lambda: self._put(name, row, state))
@@ -60,7 +64,7 @@ class Keeper:
         except OSError as error:
             before = checkpoint.found(self.folder.checkpoints)
             kept = f"the one before it is kept ({before[-1]})" if before else "there is none before it"
-            raise RunError(
+            raise NotSavedError(
                 f"the checkpoint of iteration {self.trainer.iteration} cannot be written ({error.strerror or error}); "
                 f"{kept}; make room on the disk"
             ) from error

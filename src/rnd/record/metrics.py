@@ -125,12 +125,8 @@ class WandbWriter:
     """Weights & Biases, where the user has installed it."""
 
     def __init__(self, folder: Path, name: str, config: dict[str, Any]):
-        from rnd.errors import UserError
+        import wandb
 
-        try:
-            import wandb
-        except ImportError as error:
-            raise UserError("--wandb needs Weights & Biases: pip install wandb") from error
         self._run: Any = wandb.init(project="rnd", name=name, dir=str(folder), config=config, resume="allow", id=name)
 
     def write(self, row: Row, timing: Row) -> None:
@@ -171,18 +167,14 @@ class Writers:
                     warnings.warn(message, RuntimeWarning, stacklevel=3)
 
 
-def truncate(path: Path, size: int) -> int:
-    """Cut a CSV file back to the bytes that a checkpoint remembers, and to whole lines; returns the bytes cut off."""
+def truncate(path: Path, size: int) -> None:
+    """Cut a CSV file back to the bytes that a checkpoint remembers, and to whole lines."""
     if not path.exists():
-        return 0
+        return
     with path.open("r+b") as file:
-        before = file.seek(0, os.SEEK_END)
-        file.seek(0)
         kept = file.read(size)
-        end = kept.rfind(b"\n") + 1
-        file.truncate(end)
+        file.truncate(kept.rfind(b"\n") + 1)
         os.fsync(file.fileno())
-    return before - end
 
 
 def _text(value: float | int | None) -> str:

@@ -23,7 +23,7 @@ from rnd.record.metrics import read_csv
 
 Columns = dict[str, np.ndarray]
 
-NOT_THE_EXPERIMENT = ("seed", "name", "out", "device", "threads", "wandb", "fast", "precision", "overlap", "ranks")
+NOT_THE_EXPERIMENT = ("seed", "name", "out", "device", "threads", "wandb", "fast", "precision", "ranks")
 """Config fields that say where and how fast a run goes, not what it is."""
 
 PLAIN = ("env.id", "bonus", "policy")

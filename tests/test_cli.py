@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from rnd.cli import positionals
+from rnd.cli import positionals, share_cores
 from rnd.config import Config
 
 
@@ -82,6 +82,17 @@ def test_names_and_flags_come_in_any_order():
     assert arguments == ["--frames", "5", "--overlap", "--env.num-envs=8", "--no-fast"]
     done = rnd("resume", "--frames", "1000", "nowhere")
     assert done.returncode == 2 and "nowhere is not a run folder" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [({}, "1000"), ({"GOMP_SPINCOUNT": "7"}, "7"), ({"OMP_WAIT_POLICY": "active"}, None)],
+)
+def test_threads_do_not_spin_long_unless_told_to(given, expected, monkeypatch):
+    for name in ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY"):
+        monkeypatch.setenv(name, given[name]) if name in given else monkeypatch.delenv(name, raising=False)
+    share_cores()
+    assert os.environ.pop("GOMP_SPINCOUNT", None) == expected
 
 
 def test_an_output_folder_that_cannot_be_made(tmp_path):

@@ -52,8 +52,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def share_cores() -> None:
-    """Before torch is loaded: its threads wait for each other spinning, for milliseconds where they believe that the
-    machine is theirs. Two runs side by side then take ten times as long. This is what they do where they know better."""
+    """Before torch is loaded: its threads wait for each other spinning, and for milliseconds where they believe that
+    the machine is theirs. Two runs side by side then take ten times as long. 1,000 rounds are what they wait on a
+    machine that they know to be busy."""
     if "OMP_WAIT_POLICY" not in os.environ:
         os.environ.setdefault("GOMP_SPINCOUNT", "1000")
 

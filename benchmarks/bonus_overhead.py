@@ -15,24 +15,11 @@ import time
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import torch
-from torch import Tensor
-
-from rnd import bonus as bonuses
-from rnd.bonus.contract import Bonus
+from rnd.bench.synthetic import SyntheticAtari
 from rnd.cli import parse
 from rnd.config import BonusConfig, Config, EnvConfig
-from rnd.envs.spec import ActionSpec, ObservationSpec
-from rnd.networks import STACK, Policy
-from rnd.normalize import ReturnScaler
 from rnd.paper.table import table
-from rnd.ppo import Learner
-from rnd.returns import combine
-from rnd.rollout import Rollout
-from rnd.train import in_chunks
-from rnd.transitions import Transitions
-
-IMAGE, MOVES = ObservationSpec("image", (84, 84)), ActionSpec("discrete", (18,))
+from rnd.train import Trainer
 
 
 @dataclass(frozen=True)
@@ -55,67 +42,24 @@ class Options:
     """The table."""
 
 
-class Agent:
-    """Policy, bonus and learner, without environments."""
-
-    def __init__(self, config: Config):
-        torch.manual_seed(config.seed)
-        self.config = config
-        self.policy = Policy("cnn", IMAGE, MOVES, config.policy_width)
-        self.bonus: Bonus = bonuses.make(config.bonus, IMAGE, MOVES, config.bonus_options)
-        self.scaler = ReturnScaler(config.env.num_envs, config.gamma_int)
-        self.learner = Learner(config, MOVES, self.policy, self.bonus, torch.Generator().manual_seed(0))
-
-    def update(self, rollout: Rollout) -> None:
-        """What `Trainer.train` does after the rollout."""
-        moves = rollout.transitions
-        intrinsic_TN = self.scaler(in_chunks(self.bonus.score, moves))
-        values = rollout.values_ext_TpN, rollout.values_int_TpN
-        targets = combine(self.config, rollout.rewards_ext_TN, intrinsic_TN, *values, rollout.done_TN)
-        self.bonus.observe(moves.next_obs)
-        self.learner.update(rollout, targets, in_chunks(self.bonus.targets, moves))
-
-
-def random_rollout(config: Config) -> Rollout:
-    steps, envs = config.rollout_steps, config.env.num_envs
-    draw = torch.Generator().manual_seed(1)
-
-    def noise(rows: int) -> Tensor:
-        return torch.randn(rows, envs, generator=draw)
-
-    frames = torch.randint(0, 256, (STACK + steps, envs, 84, 84), generator=draw, dtype=torch.uint8)
-    age = torch.full((steps + 1, envs), STACK - 1, dtype=torch.int8)
-    actions = torch.randint(0, MOVES.sizes[0], (steps, envs), generator=draw)
-    off = torch.zeros(steps, envs, dtype=torch.bool)
-    logp_TN = torch.full((steps, envs), -torch.tensor(float(MOVES.sizes[0])).log())
-    return Rollout(
-        transitions=Transitions(frames, age, actions, STACK),
-        logp_TN=logp_TN,
-        values_ext_TpN=noise(steps + 1),
-        values_int_TpN=noise(steps + 1),
-        rewards_ext_TN=noise(steps).sign(),
-        done_TN=off,
-        first_TN=off,
-        hidden_NH=torch.zeros(envs, 0),
-    )
-
-
 def main() -> None:
     options = parse(Options, sys.argv[1:], prog="bonus_overhead.py", description=str(__doc__))
-    torch.set_num_threads(options.threads)
     config = Config(
-        env=EnvConfig(id="random frames", num_envs=options.envs),
+        env=EnvConfig(num_envs=options.envs),
         bonus_options=BonusConfig(keep=options.keep),
         rollout_steps=options.steps,
+        threads=options.threads,
         device="cpu",
     )
-    rollout = random_rollout(config)
-    agents = {name: Agent(replace(config, bonus=name)) for name in options.bonuses}
+    trainers = {name: Trainer(replace(config, bonus=name), SyntheticAtari(options.envs)) for name in options.bonuses}
+    for trainer in trainers.values():
+        trainer.collector.start()
+    rollouts = {name: trainer.collector.collect() for name, trainer in trainers.items()}
     best = dict.fromkeys(options.bonuses, float("inf"))
     for turn in range(options.rounds + 1):
-        for name, agent in agents.items():
+        for name, trainer in trainers.items():
             start = time.process_time()
-            agent.update(rollout)
+            trainer.learn(rollouts[name])
             if turn:  # the first is a warm-up
                 best[name] = min(best[name], time.process_time() - start)
     base = best[options.bonuses[0]]

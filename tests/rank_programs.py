@@ -20,8 +20,8 @@ from rnd.envs.spec import ActionSpec, ObservationSpec
 from rnd.errors import UserError
 from rnd.ppo import NonFiniteLossError
 from rnd.presets import small
-from rnd.rollout import Rollout
 from rnd.train import Trainer
+from rnd.transitions import Rollout
 
 WORLD, N, T = 2, 8, 8
 

@@ -1,10 +1,15 @@
 """The benches run on a CPU and say what they measured."""
 
 import json
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
 from rnd.cli import dispatch
+
+BENCHMARKS = sorted((Path(__file__).parents[1] / "benchmarks").glob("*.py"))
 
 
 def test_learner(capsys):
@@ -23,3 +28,30 @@ def test_train_prints_limits_and_shares(capsys):
     assert result["learner_alone"] < result["emulator_alone"]  # on a CPU, so that is the limit
     assert result["of_its_limit"] == pytest.approx(result["overlapped"] / result["learner_alone"])
     assert 0 < result["synchronous"] < result["emulator_alone"]
+
+
+@pytest.mark.parametrize("path", BENCHMARKS, ids=lambda path: path.stem)
+def test_benchmarks_explain_themselves(path):
+    """And so can be imported: what they use of the package is still there."""
+    done = subprocess.run([sys.executable, path, "--help"], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_overhead_of_a_bonus(tmp_path):
+    script = next(path for path in BENCHMARKS if path.stem == "bonus_overhead")
+    flags = [
+        "--bonuses",
+        "none",
+        "rnd",
+        "--envs",
+        "4",
+        "--steps",
+        "4",
+        "--rounds",
+        "1",
+        "--out",
+        tmp_path / "table.csv",
+    ]
+    done = subprocess.run([sys.executable, script, *flags], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert [line.split(",")[0] for line in (tmp_path / "table.csv").read_text().split()] == ["bonus", "none", "rnd"]

@@ -61,7 +61,7 @@ def test_train_help_explains_the_fields():
         (["train", "--wandb"], "pip install wandb"),
         (["train", "--env.first", "100"], "--env.first follows from the rank"),
         (["train", "--env.backend", "native"], "is no Atari game"),
-        (["train", "montezuma", "--seed", "1", "gravitar"], "one GAME is wanted, not 2: montezuma gravitar"),
+        (["train", "montezuma", "--seed", "1", "gravitar"], "one name is wanted, not 2: montezuma gravitar"),
         (["bench", "learner", "--num-envs", "6"], "nearest: --env.num-envs 8"),
         (["bench", "learner", "--repeats", "-1"], "--repeats must be greater than 0"),
         (["bench", "envs", "--rounds", "0"], "--rounds must be greater than 0"),
@@ -93,6 +93,12 @@ def test_threads_do_not_spin_long_unless_told_to(given, expected, monkeypatch):
         monkeypatch.setenv(name, given[name]) if name in given else monkeypatch.delenv(name, raising=False)
     share_cores()
     assert os.environ.pop("GOMP_SPINCOUNT", None) == expected
+
+
+def test_a_checkpoint_is_not_exported_in_16_bits(tmp_path):
+    (tmp_path / "config.json").write_text("{}")
+    done = rnd("export", "--half", "--checkpoint", str(tmp_path))
+    assert done.returncode == 2 and "--half is for the agent alone" in done.stderr
 
 
 def test_an_output_folder_that_cannot_be_made(tmp_path):

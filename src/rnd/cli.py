@@ -127,14 +127,15 @@ def parse(cls: type[T], arguments: list[str], *, prog: str, description: str, de
         raise UserError(one_line(errors.getvalue())) from None
 
 
-def positional(cls: type[Any], arguments: list[str], missing: str) -> str:
-    """Take the one argument without a flag off; `--help` may stand in its place."""
+def positional(cls: type[Any], arguments: list[str], missing: str | None = None) -> str:
+    """Take the one argument without a flag off. Where there is none, that is an error with the text `missing`, unless
+    there is no such text, or `--help` is asked for."""
     found = positionals(cls, arguments)
     if len(found) > 1:
         raise UserError(f"one name is wanted, not {len(found)}: {' '.join(found)}")
-    if found or {"-h", "--help"} & {*arguments}:
-        return found[0] if found else ""
-    raise UserError(missing)
+    if not found and missing and not {"-h", "--help"} & {*arguments}:
+        raise UserError(missing)
+    return found[0] if found else ""
 
 
 def positionals(cls: type[Any], arguments: list[str]) -> list[str]:

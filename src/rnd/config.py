@@ -178,12 +178,13 @@ class Config:
 
     def validate(self) -> None:
         """Refuse what cannot run, in one line that says what would."""
-        _positive(self, "frames", "rollout_steps", "epochs", "minibatches", "policy_width", "lr", "clip_range", "ranks")
-        _positive(self.env, "num_envs", "frame_skip", "max_episode_frames", "timeout", prefix="env.")
-        _positive(self.bonus_options, "features", "hidden", "clip", prefix="bonus-options.")
+        positive(self, "frames", "rollout_steps", "epochs", "minibatches", "policy_width", "lr", "clip_range", "ranks")
+        positive(self, "threads")
+        positive(self.env, "num_envs", "frame_skip", "max_episode_frames", "timeout", prefix="env.")
+        positive(self.bonus_options, "features", "hidden", "clip", prefix="bonus-options.")
         _not_negative(self, "ext_coef", "int_coef", "entropy_coef", "value_coef", "seed")
         _not_negative(self.checkpoint, "every_minutes", "every_iterations", prefix="checkpoint.")
-        _positive(self.checkpoint, "keep_last", prefix="checkpoint.")
+        positive(self.checkpoint, "keep_last", prefix="checkpoint.")
         _not_negative(self.bonus_options, "random_steps", prefix="bonus-options.")
         _not_negative(self.env, "first", prefix="env.")
         for name in ("gamma_ext", "gamma_int", "gae_lambda"):
@@ -192,8 +193,6 @@ class Config:
         _in_range("bonus-options.keep", self.keep, 0.0, 1.0)
         if self.seed >= 2**64:
             raise UserError(f"--seed must be below 2^64, not {self.seed}; the default is 1")
-        if self.threads is not None and self.threads < 1:
-            raise UserError(f"--threads must be 1 or more, not {self.threads}; leave it out for PyTorch's choice")
         if self.env.frame_skip != 1 and not self.env.id.startswith("ALE/"):
             raise UserError(f"--env.frame-skip is for Atari: a step of {self.env.id} is one frame; nearest: 1")
         if self.env.workers is not None and self.env.workers < 0:
@@ -241,12 +240,14 @@ def _flag(prefix: str, name: str) -> str:
     return "--" + prefix + name.replace("_", "-")
 
 
-def _positive(group: Any, *names: str, prefix: str = "") -> None:
+def positive(group: Any, *names: str, prefix: str = "") -> None:
+    """Refuse flags that are 0 or less; those that are left out (None) pass."""
     for name in names:
         value = getattr(group, name)
-        if not value > 0 or not math.isfinite(value):
+        if value is not None and (not value > 0 or not math.isfinite(value)):
             default = _default(group, name)
-            raise UserError(f"{_flag(prefix, name)} must be greater than 0, not {value}; the default is {default}")
+            hint = "leave it out" if default is None else f"the default is {default}"
+            raise UserError(f"{_flag(prefix, name)} must be greater than 0, not {value}; {hint}")
 
 
 def _not_negative(group: Any, *names: str, prefix: str = "") -> None:

@@ -28,14 +28,6 @@ class InterruptedRunError(Exception):
         self.code = code
 
 
-def positive(options: object, *names: str) -> None:
-    """Refuse flags that are 0 or less; those that are left out pass."""
-    for name in names:
-        value = getattr(options, name)
-        if value is not None and not value > 0:
-            raise UserError(f"--{name.replace('_', '-')} must be greater than 0, not {value}")
-
-
 def nearest(word: str, choices: Iterable[str], count: int = 3) -> str:
     """Name the choices that look most like `word`, as the end of an error message."""
     names = sorted(set(choices))

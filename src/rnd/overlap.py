@@ -13,7 +13,8 @@ import torch
 
 from rnd import partition
 from rnd.fast import WARM_UP, copy_, make_current
-from rnd.rollout import Collector, Rollout
+from rnd.rollout import Collector
+from rnd.transitions import Rollout
 
 
 class OverlappedCollector:

@@ -19,8 +19,7 @@ from rnd.errors import RunError
 from rnd.fast import Mark, Replay, arithmetic, compiled, filed
 from rnd.networks import Policy, PolicyOutput
 from rnd.returns import Targets
-from rnd.rollout import Rollout
-from rnd.transitions import Transitions
+from rnd.transitions import Rollout, Transitions
 
 
 @dataclass(frozen=True)

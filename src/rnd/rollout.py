@@ -11,9 +11,8 @@ from __future__ import annotations
 
 from concurrent.futures import CancelledError
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -21,65 +20,12 @@ from torch import Generator, Tensor
 
 from rnd import actions as act
 from rnd.config import Config
-from rnd.envs.interface import Arrival, Episode, StepInfo, VectorEnv
+from rnd.envs.interface import Arrival, StepInfo, VectorEnv
 from rnd.envs.spec import ActionSpec
 from rnd.fast import Mark, Replay, arithmetic, compiled
 from rnd.networks import STACK, Policy, PolicyOutput
 from rnd.stopwatch import Stopwatch
-from rnd.transitions import Transitions, next_age, stacks
-
-
-@dataclass
-class Rollout:
-    """What one rollout leaves for learning. The tensors are the collector's own and are overwritten by the next."""
-
-    transitions: Transitions
-    logp_TN: Tensor
-    values_ext_TpN: Tensor
-    values_int_TpN: Tensor
-    rewards_ext_TN: Tensor
-    """What is learned from: clipped to its sign where the config says so."""
-    beyond_TN: Tensor
-    """What the value goes on with past a time limit, gamma V of the last observation; 0 elsewhere."""
-    done_TN: Tensor
-    first_TN: Tensor
-    """The observation at t is the first of an episode."""
-    hidden_NH: Tensor
-    """The policy's memory before the first step."""
-    episodes: list[Episode] = field(default_factory=list)
-    rooms_entered: list[int] = field(default_factory=list)
-
-    def tensors(self) -> list[Tensor]:
-        moves = self.transitions
-        return [moves.frames, moves.age, moves.actions, *(x for x in vars(self).values() if isinstance(x, Tensor))]
-
-    def clone(self) -> Rollout:
-        """A copy that the collector does not overwrite."""
-        return Rollout.from_state(self.state_dict(), self.logp_TN.device)
-
-    def state_dict(self) -> dict[str, Any]:
-        """Tensors (copied) and plain data."""
-        moves = self.transitions
-        return {
-            "moves": {"frames": moves.frames.clone(), "age": moves.age.clone(), "actions": moves.actions.clone()},
-            "stack": moves.stack,
-            "tensors": {name: value.clone() for name, value in vars(self).items() if isinstance(value, Tensor)},
-            "episodes": [[e.env, e.episode_return, e.length, sorted(e.rooms)] for e in self.episodes],
-            "rooms_entered": list(self.rooms_entered),
-        }
-
-    @staticmethod
-    def from_state(state: dict[str, Any], device: torch.device) -> Rollout:
-        moves = {name: value.to(device) for name, value in state["moves"].items()}
-        tensors = {name: value.to(device) for name, value in state["tensors"].items()}
-        # older checkpoints have it in the rewards
-        tensors.setdefault("beyond_TN", torch.zeros_like(tensors["rewards_ext_TN"]))
-        return Rollout(
-            transitions=Transitions(**moves, stack=state["stack"]),
-            **tensors,
-            episodes=[Episode(env, ret, length, frozenset(rooms)) for env, ret, length, rooms in state["episodes"]],
-            rooms_entered=state["rooms_entered"],
-        )
+from rnd.transitions import Rollout, Transitions, next_age, stacks
 
 
 class Desk(NamedTuple):

@@ -7,7 +7,6 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
 from datetime import UTC, datetime
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,7 @@ from rnd import envs, memory
 from rnd.config import Config
 from rnd.distributed import LostRankError, Ranks, joined
 from rnd.envs.interface import VectorEnv
-from rnd.errors import InterruptedRunError, RunError, UserError
+from rnd.errors import InterruptedRunError, RunError
 from rnd.ppo import NonFiniteLossError
 from rnd.record import checkpoint
 from rnd.record.about import FILES, check_fits
@@ -33,7 +32,7 @@ from rnd.train import Trainer, random_steps, resolve_device
 
 def start(config: Config, console: Console) -> RunFolder:
     """Train a new run, alone or as one of torchrun's processes."""
-    check_wandb(config)
+    WandbWriter.check(config)
     with joined() as everyone, Interrupts() as stop, memory.guarded(config):
         ranks = everyone.on(config.device)
         config, console = ranks.share_of(config), console_of(ranks, console)
@@ -65,7 +64,7 @@ def resume(path: Path, console: Console, frames: int | None = None) -> RunFolder
             if frames is not None:
                 config = dataclasses.replace(config, frames=frames)
             config.validate()
-            check_wandb(config)
+            WandbWriter.check(config)
             ranks = everyone.on(config.device)
             about = ranks.first(read)
             if about and about["iteration"] >= config.iterations:
@@ -84,12 +83,6 @@ def resume(path: Path, console: Console, frames: int | None = None) -> RunFolder
                     folder.write_json("config.json", config.to_dict())
                 work(trainer, folder, console, stop, about)
     return folder
-
-
-def check_wandb(config: Config) -> None:
-    """What is missing is told before the run folder is made."""
-    if config.wandb and find_spec("wandb") is None:
-        raise UserError("--wandb needs Weights & Biases: pip install wandb")
 
 
 def make_envs(config: Config, ranks: Ranks) -> VectorEnv:

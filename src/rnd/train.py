@@ -30,9 +30,9 @@ from rnd.record.episodes import EpisodeStats
 from rnd.record.metrics import Row
 from rnd.redistribute import deal
 from rnd.returns import Targets, combine
-from rnd.rollout import Collector, Rollout, random_actions
+from rnd.rollout import Collector, random_actions
 from rnd.stopwatch import Stopwatch
-from rnd.transitions import Transitions
+from rnd.transitions import Rollout, Transitions
 
 SCORED_AT_ONCE = {"cpu": 4096, "cuda": 65_536}
 """Transitions whose bonus is computed together: bounds the memory of the networks' activations."""

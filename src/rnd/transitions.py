@@ -1,6 +1,6 @@
-"""Transitions of a rollout, held as single frames.
+"""A rollout, its transitions held as single frames.
 
-Legend: T steps, N environments, S stacked frames, X the shape of one observation.
+Legend: T steps, N environments, S stacked frames, H hidden size, X the shape of one observation.
 
 Frames are stored once; the stacks that the policy reads are windows over them. `age` says how old the episode is, so
 that a window never reaches into the episode before: those frames read as zero.
@@ -8,10 +8,13 @@ that a window never reaches into the episode before: those frames read as zero.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from torch import Tensor
+
+from rnd.envs.interface import Episode
 
 
 @dataclass(frozen=True)
@@ -65,6 +68,59 @@ class Transitions:
         frames = torch.stack([obs, next_obs])
         age = torch.zeros(frames.shape[:2], dtype=torch.int8, device=frames.device)
         return Transitions(frames, age, actions[None], stack=1)
+
+
+@dataclass
+class Rollout:
+    """What one rollout leaves for learning. The tensors are the collector's own and are overwritten by the next."""
+
+    transitions: Transitions
+    logp_TN: Tensor
+    values_ext_TpN: Tensor
+    values_int_TpN: Tensor
+    rewards_ext_TN: Tensor
+    """What is learned from: clipped to its sign where the config says so."""
+    beyond_TN: Tensor
+    """What the value goes on with past a time limit, gamma V of the last observation; 0 elsewhere."""
+    done_TN: Tensor
+    first_TN: Tensor
+    """The observation at t is the first of an episode."""
+    hidden_NH: Tensor
+    """The policy's memory before the first step."""
+    episodes: list[Episode] = field(default_factory=list)
+    rooms_entered: list[int] = field(default_factory=list)
+
+    def tensors(self) -> list[Tensor]:
+        moves = self.transitions
+        return [moves.frames, moves.age, moves.actions, *(x for x in vars(self).values() if isinstance(x, Tensor))]
+
+    def clone(self) -> Rollout:
+        """A copy that the collector does not overwrite."""
+        return Rollout.from_state(self.state_dict(), self.logp_TN.device)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Tensors (copied) and plain data."""
+        moves = self.transitions
+        return {
+            "moves": {"frames": moves.frames.clone(), "age": moves.age.clone(), "actions": moves.actions.clone()},
+            "stack": moves.stack,
+            "tensors": {name: value.clone() for name, value in vars(self).items() if isinstance(value, Tensor)},
+            "episodes": [[e.env, e.episode_return, e.length, sorted(e.rooms)] for e in self.episodes],
+            "rooms_entered": list(self.rooms_entered),
+        }
+
+    @staticmethod
+    def from_state(state: dict[str, Any], device: torch.device) -> Rollout:
+        moves = {name: value.to(device) for name, value in state["moves"].items()}
+        tensors = {name: value.to(device) for name, value in state["tensors"].items()}
+        # older checkpoints have it in the rewards
+        tensors.setdefault("beyond_TN", torch.zeros_like(tensors["rewards_ext_TN"]))
+        return Rollout(
+            transitions=Transitions(**moves, stack=state["stack"]),
+            **tensors,
+            episodes=[Episode(env, ret, length, frozenset(rooms)) for env, ret, length, rooms in state["episodes"]],
+            rooms_entered=state["rooms_entered"],
+        )
 
 
 def next_age(age_N: Tensor, first_N: Tensor, stack: int) -> Tensor:

@@ -151,6 +151,8 @@ def test_a_vector_environment_that_raises():
 def test_a_vector_environment_of_another_size_is_refused():
     with pytest.raises(UserError, match=r"made 3 environments, not 4; nearest: --env.num-envs 3"):
         envs.make(config("test_gym:three_walks"))
+    with pytest.raises(UserError, match=r"leave out --env\.workers"):
+        envs.make(config("test_gym:three_walks", num_envs=3, workers=2))
 
 
 @pytest.mark.parametrize("env_id", ["CartPole-v1", "Pendulum-v1", "MiniGrid-MultiRoom-N4-S5-v1", "FrozenLake-v1"])

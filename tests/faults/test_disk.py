@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from unittest import mock
 
 import pytest
 from fault_helpers import fingerprint, iterations, quiet, resume, small, start
@@ -11,6 +12,7 @@ from rnd import run
 from rnd.config import Config
 from rnd.errors import RunError
 from rnd.record import checkpoint
+from rnd.record.keeper import NotSavedError
 from rnd.record.metrics import CsvWriter, TensorBoardWriter, Writers, read_csv
 
 BIG_NETWORK = {"policy_width": 96}
@@ -31,6 +33,17 @@ def test_disk_full_while_saving(disk, tmp_path):
     whole = start(config, tmp_path)
     assert iterations(path) == [1, 2, 3, 4, 5, 6]
     assert fingerprint(path) == fingerprint(whole)
+
+
+def test_only_the_disk_is_excused():
+    """A checkpoint that fails because a rollout under way failed ends the run."""
+    keeper, console = mock.Mock(), quiet()
+    keeper.save.side_effect = NotSavedError("no room")
+    run.save_or_warn(keeper, {}, console)
+    assert "no room; training goes on" in console.file.getvalue()
+    keeper.save.side_effect = RunError("environment 3 raised")
+    with pytest.raises(RunError, match="environment 3 raised"):
+        run.save_or_warn(keeper, {}, console)
 
 
 def test_training_goes_on_when_a_checkpoint_does_not_fit(disk):

@@ -8,6 +8,7 @@ import sys
 import time
 from dataclasses import replace
 from pathlib import Path
+from unittest import mock
 
 import pytest
 from rich.console import Console
@@ -160,6 +161,9 @@ def test_cells_share_the_cores():
     chosen = replace(atari, env=replace(atari.env, workers=7))
     assert _sharing(chosen, 3) == chosen
     assert _sharing(small("CartPole-v1"), 3).env.workers is None
+    with mock.patch("torch.cuda.is_available", return_value=True):  # one core for the thread that acts
+        assert _sharing(atari, 3).env.workers == 2
+        assert _sharing(replace(atari, device="cpu"), 3).env.workers == 3
 
 
 @pytest.mark.long

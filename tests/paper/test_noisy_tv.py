@@ -61,5 +61,5 @@ def test_pictures_and_numbers_are_written(tmp_path):
 
 
 def test_wrong_options_are_refused():
-    with pytest.raises(UserError, match="--seeds must be 1 or more"):
+    with pytest.raises(UserError, match="--seeds must be greater than 0"):
         NoisyTvOptions(seeds=0).validate()

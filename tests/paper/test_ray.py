@@ -41,6 +41,7 @@ def test_a_task_reads_absolute_paths_and_uses_its_own_cpus(tmp_path, monkeypatch
     (cell, *_) = cells(figure3(), Scale(SCALE), Path("out"))
     text = prepare(cell, Needs(3, 0)).read_text()
     assert f'"out": "{tmp_path}/out/runs"' in text and '"workers": 3' in text
+    assert '"workers": 2' in prepare(cell, Needs(3, 1)).read_text()  # one for the thread that acts
 
 
 def test_without_ray_it_says_what_to_install(monkeypatch, tmp_path):

@@ -159,7 +159,7 @@ def test_montezuma_shows_its_screen_and_names_what_happens():
 def test_no_checkpoint_and_wrong_numbers_are_told(tmp_path, trained):
     with pytest.raises(UserError, match="does not exist"):
         watch(tmp_path / "nothing", tmp_path / "x", WatchOptions(), quiet())
-    with pytest.raises(UserError, match="must be 1 or more"):
+    with pytest.raises(UserError, match="must be greater than 0"):
         watch(trained, tmp_path / "x", WatchOptions(episodes=0), quiet())
 
 

@@ -20,13 +20,14 @@ from typing import Literal
 import numpy as np
 from rich.console import Console
 
+from rnd.config import positive
 from rnd.envs import native
 from rnd.envs.cells import rom_of
 from rnd.envs.interface import VectorEnv
 from rnd.envs.native_envs import NativeEnvs, why_not
 from rnd.envs.registry import cores
 from rnd.envs.workers import WorkerEnvs
-from rnd.errors import UserError, nearest, positive
+from rnd.errors import UserError, nearest
 from rnd.presets import ATARI_GAMES, preset
 
 RIVAL = "AtariVectorEnv"

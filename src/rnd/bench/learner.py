@@ -17,9 +17,8 @@ from rich.console import Console
 from rich.table import Table
 
 from rnd.bench.synthetic import SyntheticAtari
-from rnd.config import Config
+from rnd.config import Config, positive
 from rnd.envs.registry import on_gpu
-from rnd.errors import positive
 from rnd.fast import WARM_UP
 from rnd.presets import preset
 from rnd.train import Trainer

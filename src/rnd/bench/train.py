@@ -22,9 +22,8 @@ from rich.table import Table
 from rnd import envs
 from rnd.bench.envs import player
 from rnd.bench.learner import measure as measure_learner
-from rnd.config import Config
+from rnd.config import Config, positive
 from rnd.envs.registry import on_gpu
-from rnd.errors import positive
 from rnd.presets import preset
 from rnd.run import timing
 from rnd.train import Trainer

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rnd.cli import parse
-from rnd.errors import RunError, UserError, nearest, positive
+from rnd.cli import parse, positional
+from rnd.config import positive
+from rnd.errors import RunError, UserError, nearest
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -67,15 +68,15 @@ def main(arguments: list[str]) -> None:
         return
     names = sorted({*RECIPES, *PAPER})
     description = f"Run an experiment of the paper and draw it. NAME: {', '.join(names)}."
-    name = arguments.pop(0) if arguments and not arguments[0].startswith("-") else None
+    name = positional(Options, arguments)
     if name in PAPER:
         importlib.import_module(PAPER[name]).main(arguments)
         return
     options = parse(Options, arguments, prog=f"rnd paper {name or 'NAME'}", description=description)
-    if name is None and options.list:
+    if not name and options.list:
         _list_all(options)
         return
-    if name is None:
+    if not name:
         raise UserError(f"name an experiment: {', '.join(names)}")
     if name not in RECIPES:
         raise UserError(f"unknown experiment {name!r}; {nearest(name, names)}")

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from rnd.bonus import check as check_bonus
-from rnd.cli import parse, positionals
+from rnd.cli import parse, positional
 from rnd.config import Config
-from rnd.errors import UserError
 from rnd.presets import ATARI_GAMES, DEFAULT_JOB, preset
 
 DESCRIPTION = (
@@ -15,10 +14,7 @@ DESCRIPTION = (
 
 
 def main(arguments: list[str]) -> None:
-    games = positionals(Config, arguments)
-    if len(games) > 1:
-        raise UserError(f"one GAME is wanted, not {len(games)}: {' '.join(games)}")
-    game = games[0] if games else DEFAULT_JOB
+    game = positional(Config, arguments) or DEFAULT_JOB
     config = parse(Config, arguments, prog=f"rnd train {game}", description=DESCRIPTION, default=preset(game))
     config.validate()
     check_bonus(config.bonus)

@@ -62,10 +62,15 @@ def make_atari(config: Config) -> VectorEnv:
 
 
 def native_threads(config: Config) -> int:
-    """As many as asked for, else one a core; beside a GPU one core stays free for the thread that feeds it."""
+    """As many as asked for, else as many as the cores allow."""
     if config.env.workers is not None:
         return max(config.env.workers, 1)
-    return max(cores() - on_gpu(config.device), 1)
+    return emulator_threads(cores(), on_gpu(config.device))
+
+
+def emulator_threads(cores: int, gpu: bool) -> int:
+    """One a core; beside a GPU one core stays free for the thread that feeds it."""
+    return max(cores - gpu, 1)
 
 
 def on_gpu(device: str) -> bool:

@@ -20,6 +20,7 @@ from rich.console import Console
 from rich.progress import Progress
 from torch import Generator, Tensor
 
+from rnd.config import positive
 from rnd.errors import UserError
 from rnd.paper.mnist import Digits, load
 from rnd.paper.table import table
@@ -58,9 +59,7 @@ class Figure2:
 
     def validate(self) -> None:
         """Refuse what cannot be measured."""
-        for name in ("seeds", "total", "steps", "batch", "hidden", "features", "lr"):
-            if not getattr(self, name) > 0:
-                raise UserError(f"--{name} must be greater than 0, not {getattr(self, name)}")
+        positive(self, "seeds", "total", "steps", "batch", "hidden", "features", "lr")
         if not self.classes or any(c not in range(1, 10) for c in self.classes):
             raise UserError("--classes are digits from 1 to 9: the zeros are what the predictor already knows")
         if not self.examples or min(self.examples) < 1:

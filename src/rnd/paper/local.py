@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
 from rnd.config import Config
-from rnd.envs.registry import cores, on_gpu
+from rnd.envs.registry import cores, emulator_threads, on_gpu
 from rnd.paper.jobs import Outcome
 from rnd.paper.plan import Cell
 from rnd.record.folder import write_atomically
@@ -75,10 +75,10 @@ class Job:
 
 
 def _sharing(config: Config, threads: int) -> Config:
-    """Atari would otherwise take all cores for its environments. Beside a GPU one is left to the thread that acts."""
+    """Atari would otherwise take all cores for its environments."""
     if config.env.workers is not None or not config.env.id.startswith("ALE/"):
         return config
-    return replace(config, env=replace(config.env, workers=max(1, threads - on_gpu(config.device))))
+    return replace(config, env=replace(config.env, workers=emulator_threads(threads, on_gpu(config.device))))
 
 
 class LocalJobs:

@@ -24,9 +24,8 @@ from rnd import bonus as bonuses
 from rnd import envs
 from rnd.bonus.contract import Bonus
 from rnd.cli import parse
-from rnd.config import Config
+from rnd.config import Config, positive
 from rnd.envs.noisy_tv import NoisyTV
-from rnd.errors import UserError
 from rnd.paper.table import table
 from rnd.presets import preset
 from rnd.report.figure import new_figure, save
@@ -49,9 +48,7 @@ class NoisyTvOptions:
     """Environment steps a run."""
 
     def validate(self) -> None:
-        for name in ("seeds", "frames"):
-            if getattr(self, name) < 1:
-                raise UserError(f"--{name} must be 1 or more, not {getattr(self, name)}")
+        positive(self, "seeds", "frames")
 
 
 class Watched(NamedTuple):

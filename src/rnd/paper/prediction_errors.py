@@ -20,7 +20,7 @@ from rich.console import Console
 from torch import Tensor, nn
 
 from rnd.cli import parse
-from rnd.errors import UserError
+from rnd.config import positive
 from rnd.networks import linear
 from rnd.paper.table import table
 from rnd.report.figure import new_figure, save
@@ -49,9 +49,7 @@ class PredictionErrors:
     """Points a step."""
 
     def validate(self) -> None:
-        for name in ("seeds", "steps", "batch"):
-            if getattr(self, name) < 1:
-                raise UserError(f"--{name} must be 1 or more, not {getattr(self, name)}")
+        positive(self, "seeds", "steps", "batch")
 
 
 class Measured(NamedTuple):

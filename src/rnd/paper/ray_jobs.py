@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
+from rnd.envs.registry import emulator_threads
 from rnd.errors import RunError, UserError
 from rnd.paper.jobs import Outcome
 from rnd.paper.local import POLL, Bars, cell_files, frames_done
@@ -133,8 +134,8 @@ def prepare(cell: Cell, needs: Needs) -> Path:
 
 
 def workers(cell: Cell, needs: Needs) -> int | None:
-    """Atari uses all cores that it sees; here, those of the task, less one beside a GPU for the thread that acts."""
-    return max(1, needs.cpus - (needs.gpus > 0)) if cell.config.env.id.startswith("ALE/") else None
+    """Atari uses all cores that it sees; here, those of the task."""
+    return emulator_threads(needs.cpus, needs.gpus > 0) if cell.config.env.id.startswith("ALE/") else None
 
 
 def train_cell(path: str) -> None:

@@ -11,8 +11,12 @@ import os
 import time
 import warnings
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Protocol
+
+from rnd.config import Config
+from rnd.errors import UserError
 
 Row = dict[str, float | int | None]
 
@@ -123,6 +127,12 @@ def summary_writer(folder: Path, purge_step: int | None) -> Any:
 
 class WandbWriter:
     """Weights & Biases, where the user has installed it."""
+
+    @staticmethod
+    def check(config: Config) -> None:
+        """What is missing is told before a run begins."""
+        if config.wandb and find_spec("wandb") is None:
+            raise UserError("--wandb needs Weights & Biases: pip install wandb")
 
     def __init__(self, folder: Path, name: str, config: dict[str, Any]):
         import wandb

@@ -12,7 +12,8 @@ from pathlib import Path
 import numpy as np
 from rich.console import Console
 
-from rnd.errors import RunError, UserError
+from rnd.config import positive
+from rnd.errors import RunError
 from rnd.record.export import Agent, load_agent
 from rnd.record.progress import Phase
 from rnd.report.play import Episode, episode, play
@@ -40,8 +41,7 @@ class WatchOptions:
 
 def watch(path: Path, stem: Path, options: WatchOptions, console: Console) -> list[Path]:
     """Play, and write STEM.mp4, .png, .svg and .csv; returns the paths."""
-    if options.episodes < 1 or options.spikes < 1 or (options.fps is not None and options.fps < 1):
-        raise UserError("--episodes, --spikes and --fps must be 1 or more")
+    positive(options, "episodes", "spikes", "fps")
     agent = load_agent(path, "cpu")
     best = best_episode(agent, options, console)
     if not best.moments:

@@ -95,6 +95,17 @@ def test_threads_do_not_spin_long_unless_told_to(given, expected, monkeypatch):
     assert os.environ.pop("GOMP_SPINCOUNT", None) == expected
 
 
+def test_that_is_settled_before_anything_is_loaded():
+    code = (
+        "import os; os.environ.pop('GOMP_SPINCOUNT', None); from rnd import cli\n"
+        "try: cli.main(['--version'])\n"
+        "finally: print('rounds', os.environ.get('GOMP_SPINCOUNT'))"
+    )
+    environment = {name: value for name, value in os.environ.items() if name != "OMP_WAIT_POLICY"}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment)
+    assert "rounds 1000" in done.stdout, done.stderr
+
+
 def test_a_checkpoint_is_not_exported_in_16_bits(tmp_path):
     (tmp_path / "config.json").write_text("{}")
     done = rnd("export", "--half", "--checkpoint", str(tmp_path))

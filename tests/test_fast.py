@@ -90,6 +90,19 @@ def whole_sums(bytes_KB: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     return values.sum(0).double(), values.square().sum(0).double()
 
 
+def test_what_a_graph_reads_stays_where_it_was(monkeypatch):
+    trainer, first = trainer_of(device="cpu"), None
+    place = None
+    for capturing in (True, True, False):
+        monkeypatch.setattr("rnd.fast.uses_graphs", lambda *_, capturing=capturing: capturing)
+        new = trainer.collector.collect().clone()
+        first = filed(first, new, trainer.config, trainer.device)
+        for mine, other in zip(first.tensors(), new.tensors(), strict=True):
+            assert torch.equal(mine, other)
+        place = place or first.transitions.frames.data_ptr()
+        assert (first.transitions.frames.data_ptr() == place) == capturing
+
+
 def test_off_cuda_a_replay_is_the_function():
     calls = []
     replay = Replay(lambda: calls.append(1), preset("montezuma"), torch.device("cpu"))

@@ -13,6 +13,7 @@ from rnd import envs, run
 from rnd.bonus.rnd import RND
 from rnd.config import BonusConfig
 from rnd.presets import preset, small
+from rnd.record.export import load_agent
 from rnd.train import SCORED_AT_ONCE, Trainer, in_chunks, random_steps
 
 GOLDEN = Path(__file__).parent / "golden" / "curve.json"
@@ -55,6 +56,17 @@ def test_the_same_seed_writes_the_same_metrics_file(tmp_path):
     assert len(files[0].splitlines()) == 7
     other = run.start(tiny(out=str(tmp_path), name="c", seed=2), quiet())
     assert (other.path / "metrics.csv").read_bytes() != files[0]
+
+
+@pytest.mark.parametrize("kernel", [3, 4])
+def test_the_third_convolution_is_the_configs(kernel, tmp_path):
+    """In the run, and in the agent that is read from it."""
+    paper = preset("montezuma")
+    env = replace(paper.env, num_envs=4, backend="ale", workers=0)
+    config = replace(paper, env=env, policy_kernel=kernel, rollout_steps=4, frames=64, device="cpu")
+    path = run.start(replace(config, out=str(tmp_path), name="run"), quiet()).path
+    convolutions = [x for x in load_agent(path).policy.modules() if isinstance(x, torch.nn.Conv2d)]
+    assert convolutions[2].kernel_size == (kernel, kernel)
 
 
 def test_golden_curve():

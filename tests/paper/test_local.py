@@ -14,10 +14,11 @@ import pytest
 from rich.console import Console
 
 from rnd import cli
-from rnd.config import BonusConfig
+from rnd.config import BonusOptions
 from rnd.paper.local import LocalJobs, _sharing, frames_done
 from rnd.paper.plan import Scale, State, cells
 from rnd.paper.recipes import RECIPES, Arm, Recipe
+from rnd.policy.mlp import WidthOptions
 from rnd.presets import preset, small
 
 ROLLOUTS = 150
@@ -39,8 +40,8 @@ def recipe(rollouts: int = 6, arms: int = 2) -> Recipe:
     config = replace(
         config,
         env=replace(config.env, num_envs=4),
-        bonus_options=BonusConfig(features=8, hidden=8, random_steps=16),
-        policy_width=8,
+        bonus_options=BonusOptions(features=8, hidden=8, random_steps=16),
+        policy_options=WidthOptions(8),
         rollout_steps=128,
         device="cpu",
     )
@@ -144,7 +145,7 @@ def test_killed_in_the_middle_and_called_again_it_completes(tmp_path, how):
 def test_figure1_trains_an_agent_and_plays_it(tmp_path, monkeypatch, capsys):
     """The command from nothing to the video, on a grid instead of Montezuma's Revenge."""
     config = small("MiniGrid-Empty-5x5-v0")
-    options = BonusConfig(features=8, hidden=8, random_steps=16)
+    options = BonusOptions(features=8, hidden=8, random_steps=16)
     config = replace(config, env=replace(config.env, num_envs=4), bonus_options=options, frames=512, device="cpu")
     tiny = Recipe("figure1", "Figure 1", (Arm("rnd", "RND", config),), seeds=1)
     monkeypatch.setitem(RECIPES, "figure1", lambda: tiny)

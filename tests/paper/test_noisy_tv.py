@@ -10,7 +10,7 @@ import torch
 from rich.console import Console
 
 from rnd import bonus as bonuses
-from rnd.config import BonusConfig
+from rnd.config import BonusOptions
 from rnd.envs.noisy_tv import NoisyTV
 from rnd.errors import UserError
 from rnd.paper import noisy_tv
@@ -22,7 +22,7 @@ from rnd.transitions import Transitions
 def test_the_watcher_changes_nothing_and_counts_the_steps_at_the_television():
     room = NoisyTV(1)
     torch.manual_seed(0)
-    inner = bonuses.make("rnd", room.spec.observation, room.spec.action, BonusConfig(features=16, hidden=16))
+    inner = bonuses.make("rnd", room.spec.observation, room.spec.action, BonusOptions(features=16, hidden=16))
     watcher = Watcher(inner)
     tv, elsewhere = np.flatnonzero(room.tv)[0], np.flatnonzero(~room.tv & ~room.wall)[0]
     obs = torch.zeros(4, room.spec.observation.shape[0])

@@ -5,7 +5,7 @@ What is not named by an arm must be the paper's default: the whole config is com
 
 import pytest
 
-from rnd.config import BonusConfig, CheckpointConfig, Config, EnvConfig
+from rnd.config import BonusOptions, CheckpointConfig, Config, EnvConfig
 from rnd.paper.recipes import RECIPES, TABLE1
 
 BILLION = 10**9
@@ -40,7 +40,7 @@ def expected(env=None, **changes):
     """A config written out anew: nothing is taken from the recipes, nothing from the presets."""
     return Config(
         env=EnvConfig(**(ENV | (env or {}))),
-        bonus_options=BonusConfig(features=512, keep=None, clip=5.0, random_steps=6_400),
+        bonus_options=BonusOptions(features=512, keep=None, clip=5.0, random_steps=6_400),
         checkpoint=CheckpointConfig(),
         **(PAPER | changes),
     )

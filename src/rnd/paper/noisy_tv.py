@@ -22,7 +22,7 @@ from torch import Tensor
 
 from rnd import bonus as bonuses
 from rnd import envs
-from rnd.bonus.contract import Bonus
+from rnd.bonus.base import Bonus
 from rnd.cli import parse
 from rnd.config import Config, positive
 from rnd.envs.noisy_tv import NoisyTV

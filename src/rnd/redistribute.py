@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from rnd.envs.blobs import join, split
+from rnd.envs.process_io import pack_bytes, unpack_bytes
 
 State = dict[str, Any]
 
@@ -65,7 +65,7 @@ def _env_rows(state: dict[str, np.ndarray]) -> dict[str, list[Any]]:
     rows: dict[str, list[Any]] = {}
     for name, array in state.items():
         if name in BLOBS:
-            rows[name] = split(array.tobytes())
+            rows[name] = unpack_bytes(array.tobytes())
         elif name == "rooms":
             rows[name] = np.split(array, np.cumsum(state["rooms_count"])[:-1])
         elif array.ndim == 0:  # one number for all of them
@@ -80,7 +80,7 @@ def _env_state(rows: dict[str, list[Any]]) -> dict[str, np.ndarray]:
     state = {}
     for name, found in rows.items():
         if name in BLOBS:
-            state[name] = np.frombuffer(join(found), np.uint8)
+            state[name] = np.frombuffer(pack_bytes(found), np.uint8)
         elif name == "rooms":
             state[name] = np.concatenate(found)
         elif name == "env.loads":

@@ -20,7 +20,7 @@ from torch import Generator, Tensor
 
 from rnd import actions as act
 from rnd.config import Config
-from rnd.envs.interface import Arrival, StepInfo, VectorEnv
+from rnd.envs.interface import PolicyInput, StepInfo, VectorEnv
 from rnd.envs.spec import ActionSpec
 from rnd.fast import Mark, Replay, arithmetic, compiled
 from rnd.networks import STACK, Policy, PolicyOutput
@@ -169,7 +169,7 @@ class Collector:
         self._desks[g][t].reward.copy_(step.reward)
         return step.info
 
-    def _bootstrap(self, t: int, rows: slice, arrived: Arrival) -> None:
+    def _bootstrap(self, t: int, rows: slice, arrived: PolicyInput) -> None:
         """Continue the extrinsic value past a time limit with gamma V(last observation)."""
         assert arrived.final_obs is not None, "an environment with time limits must tell its final observations"
         final, cut = arrived.final_obs.to(self.device), arrived.truncated.to(self.device)

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 import torch
-from rnd.graphs import WARM_UP, GraphedFunction, compiled, copy_tensors_, tensors_in
 
 from rnd.bench.synthetic import SyntheticAtari
+from rnd.graphs import WARM_UP, GraphedFunction, compiled, copy_tensors_, tensors_in
 from rnd.normalize import byte_sums
 from rnd.presets import preset
 from rnd.train import Trainer

@@ -22,7 +22,7 @@ from torch import Generator, Tensor
 from rnd import actions as act
 from rnd.config import Config
 from rnd.distributed import check_keys, reshard_rows
-from rnd.envs.interface import Arrival, StepInfo, VectorEnv
+from rnd.envs.interface import PolicyInput, StepInfo, VectorEnv
 from rnd.envs.spec import ActionSpec
 from rnd.graphs import DeviceEvent, GraphedFunction, autocast, compiled
 from rnd.networks import STACK
@@ -175,7 +175,7 @@ class Collector:
         self._slots[g][t].reward.copy_(step.reward)
         return step.info
 
-    def _bootstrap_truncated(self, t: int, rows: slice, result: Arrival) -> None:
+    def _bootstrap_truncated(self, t: int, rows: slice, result: PolicyInput) -> None:
         """Continue the extrinsic value at a time limit with gamma V(last observation)."""
         assert result.final_obs is not None, "an environment with time limits must give its final observations"
         final, cut = result.final_obs.to(self.device), result.truncated.to(self.device)

@@ -19,7 +19,7 @@ from rnd.config import Config
 from rnd.envs.registry import cores, emulator_threads, on_gpu
 from rnd.paper.jobs import Outcome
 from rnd.paper.plan import Cell
-from rnd.record.folder import write_atomically
+from rnd.record.files import write_atomically
 from rnd.record.progress import LINE_EVERY, count
 
 POLL = 0.5

@@ -24,7 +24,7 @@ from rnd.errors import RunError, UserError
 from rnd.paper.jobs import Outcome
 from rnd.paper.local import POLL, Bars, cell_files, frames_done
 from rnd.paper.plan import Cell
-from rnd.record.folder import write_atomically
+from rnd.record.files import write_atomically
 
 if TYPE_CHECKING:
     pass

@@ -15,7 +15,7 @@ import numpy as np
 from rnd.config import Config
 from rnd.paper.plan import Cell
 from rnd.paper.recipes import Recipe
-from rnd.record.folder import write_atomically
+from rnd.record.files import write_atomically
 from rnd.report.runs import read_run
 
 PROBE_ENVS = 16

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from rnd.record.folder import write_atomically
+from rnd.record.files import write_atomically
 from rnd.record.progress import count
 from rnd.report.aggregate import Curve, align, interquartile, mean_and_error
 from rnd.report.runs import Run

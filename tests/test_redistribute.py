@@ -72,21 +72,6 @@ def test_the_same_number_is_left_alone(state):
     assert deal([part], 1)[0] is part
 
 
-def test_a_part_goes_on_with_its_environments(state):
-    """The second of three ranks has environments 4 to 7: the same actions lead them to the same places."""
-    game, saved = state
-    part = deal([own(saved)], 3)[1]
-    whole, third = trainer_of(game), trainer_of(game, 4)
-    whole.env.load_state_dict(saved["env"])
-    third.env.load_state_dict(part["env"])
-    random = np.random.default_rng(0)
-    for _ in range(40):
-        actions = random.integers(0, whole.env.spec.action.sizes[0], N)
-        all_steps, some = whole.env.step(actions), third.env.step(actions[4:8])
-        assert torch.equal(all_steps.obs[4:8], some.obs) and torch.equal(all_steps.done[4:8], some.done)
-        assert torch.equal(all_steps.reward[4:8], some.reward)
-
-
 @pytest.mark.parametrize("overlap", [False, True])
 def test_a_run_of_two_ranks_goes_on_alone(overlap):
     """Statistics and networks as they were; generators that neither rank has used."""

@@ -54,12 +54,7 @@ def write_page(runs: Sequence[Run], path: Path, progress: Progress = lambda _: N
     """Write the page of one run, or the comparison of several."""
     groups = grouped(list(runs))
     progress("curves")
-    sections = [
-        head(runs, groups),
-        warnings(runs),
-        summary(groups),
-        charts("Results", RESULTS, groups),
-    ]
+    sections = [head(runs, groups), warnings(runs), summary(groups), charts("Results", RESULTS, groups)]
     progress("maps")
     sections.append(maps(groups))
     progress("videos")
@@ -133,14 +128,9 @@ def facts(group: Group) -> list[tuple[str, str]]:
         if len(values(name)):
             mean = float(values(name).mean())
             found.append((title, f"{mean:.0%}" if name == "success" else f"{mean:,.2f}"))
-    for name, title in (
-        ("return_best", "best return"),
-        ("rooms", "rooms"),
-        ("places", "places"),
-        ("episodes", "episodes"),
-    ):
+    for name in ("return_best", "rooms", "places", "episodes"):
         if len(values(name)) and values(name).max() != 0:
-            found.append((title, number(float(values(name).max()))))
+            found.append(("best return" if name == "return_best" else name, number(float(values(name).max()))))
     speeds = [run.timing["frames_per_second"] for run in group.runs if len(run.timing.get("frames_per_second", ()))]
     if speeds:
         found.append(("frames/s", count(float(np.median(np.concatenate(speeds))))))

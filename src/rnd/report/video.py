@@ -90,9 +90,9 @@ class Mp4:
         self.path = path
         path.parent.mkdir(parents=True, exist_ok=True)
         self._partial = path.with_name(f".{path.name}.part.mp4")
-        command = [imageio_ffmpeg.get_ffmpeg_exe(), "-y", "-loglevel", "error", "-f", "rawvideo", "-pix_fmt", "rgb24"]
-        command += f"-s {WIDTH}x{HEIGHT} -r {fps} -i - -an -c:v libx264 -preset veryfast".split()
-        command += ["-crf", "23", "-pix_fmt", "yuv420p", "-movflags", "+faststart", str(self._partial)]
+        source = f"-y -loglevel error -f rawvideo -pix_fmt rgb24 -s {WIDTH}x{HEIGHT} -r {fps} -i -"
+        target = "-an -c:v libx264 -preset veryfast -crf 23 -pix_fmt yuv420p -movflags +faststart"
+        command = [imageio_ffmpeg.get_ffmpeg_exe(), *source.split(), *target.split(), str(self._partial)]
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE)
 
     def __enter__(self) -> Mp4:

@@ -37,7 +37,8 @@ def watch(path: Path, options: WatchOptions, console: Console, scaled: str | Non
         raise RunError("the episode ended with its first step: there is nothing to show; play more with --episodes")
     spikes = find_spikes(best.bonus, options.spikes)
     title = f"{game_of(agent.config)}: {agent.config.bonus} bonus over an episode, return {best.score:g}"
-    frames = write_video(agent, best, spikes, video, title, options, console)
+    overlay = Overlay(title, best.bonus, spikes, rooms=agent.config.env.id.startswith("ALE/"))
+    frames = write_video(agent, best, overlay, video, options, console)
     return [video, *draw_strip(best, spikes, frames, stem, title, scaled)]
 
 
@@ -54,22 +55,14 @@ def best_episode(agent: Agent, options: WatchOptions, console: Console) -> Playe
 
 
 def write_video(
-    agent: Agent,
-    best: PlayedEpisode,
-    spikes: list[int],
-    path: Path,
-    title: str,
-    options: WatchOptions,
-    console: Console,
+    agent: Agent, best: PlayedEpisode, overlay: Overlay, path: Path, options: WatchOptions, console: Console
 ) -> dict[int, np.ndarray]:
     """Play the episode again and write the video; returns spike index to screen."""
-    atari = agent.config.env.id.startswith("ALE/")
-    overlay = Overlay(title, best.bonus, spikes, rooms=atari)
-    numbers = {index: number for number, index in enumerate(spikes, 1)}
+    numbers = {index: number for number, index in enumerate(overlay.spikes, 1)}
     frames: dict[int, np.ndarray] = {}
     recent = ""
     replayed = play(agent, options.seed, best.number, screens=True)
-    fps = options.fps or (30 if atari else 10)
+    fps = options.fps or (30 if agent.config.env.id.startswith("ALE/") else 10)
     with Mp4(path, fps) as video, Phase(console, "filming", len(best.steps)) as phase:
         for index, (step, expected) in enumerate(zip(replayed, best.steps, strict=False)):
             if step.bonus != expected.bonus:

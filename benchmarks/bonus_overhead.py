@@ -17,7 +17,7 @@ from pathlib import Path
 
 from rnd.bench.synthetic import SyntheticAtari
 from rnd.cli import parse
-from rnd.config import BonusConfig, Config, EnvConfig
+from rnd.config import BonusOptions, Config, EnvConfig
 from rnd.record.tables import csv_text
 from rnd.train import Trainer
 
@@ -46,14 +46,14 @@ def main() -> None:
     options = parse(Options, sys.argv[1:], prog="bonus_overhead.py", description=str(__doc__))
     config = Config(
         env=EnvConfig(num_envs=options.envs),
-        bonus_options=BonusConfig(keep=options.keep),
+        bonus_options=BonusOptions(keep=options.keep),
         rollout_steps=options.steps,
         threads=options.threads,
         device="cpu",
     )
     trainers = {name: Trainer(replace(config, bonus=name), SyntheticAtari(options.envs)) for name in options.bonuses}
     for trainer in trainers.values():
-        trainer.collector.start()
+        trainer.start()
     rollouts = {name: trainer.collector.collect() for name, trainer in trainers.items()}
     best = dict.fromkeys(options.bonuses, float("inf"))
     for turn in range(options.rounds + 1):

@@ -54,7 +54,7 @@ def main() -> None:
 def prepared(config, env) -> Trainer:
     """A trainer with all the state that it has in the middle of a run."""
     trainer = Trainer(config, env)
-    trainer.collector.start()
+    trainer.start()
     for p in trainer.learner.parameters:
         p.grad = torch.zeros_like(p)
     trainer.learner.optimizer.step()

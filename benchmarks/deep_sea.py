@@ -59,7 +59,7 @@ def solve(config: Config) -> Result:
         trainer = Trainer(config, env)
         for _ in trainer.random_start():
             pass
-        trainer.collector.start()
+        trainer.start()
         for row in trainer.train():
             best, frames = max(best, row["success"] or 0.0), trainer.frames
             if best >= 0.9:

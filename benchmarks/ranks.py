@@ -16,7 +16,8 @@ import time
 from dataclasses import replace
 from statistics import median
 
-from rnd.config import BonusConfig, Config
+from rnd.config import BonusOptions, Config
+from rnd.policy.mlp import WidthOptions
 from rnd.presets import preset
 
 GAME = "MiniGrid-MultiRoom-N4-S5-v1"
@@ -29,8 +30,8 @@ def config_of(envs: int) -> Config:
     return replace(
         config,
         env=replace(config.env, num_envs=envs, workers=0),
-        bonus_options=BonusConfig(features=16, hidden=32, random_steps=0),
-        policy_width=32,
+        bonus_options=BonusOptions(features=16, hidden=32, random_steps=0),
+        policy_options=WidthOptions(32),
         epochs=1,
         device="cpu",
         threads=1,
@@ -41,15 +42,15 @@ def config_of(envs: int) -> Config:
 def rank(envs: int, seconds: float) -> None:
     """What torchrun starts: train, and let rank 0 tell the speed of all."""
     from rnd import envs as environments
-    from rnd.distributed import joined
+    from rnd.distributed import process_group
     from rnd.train import Trainer
 
-    with joined() as everyone:
+    with process_group() as everyone:
         ranks = everyone.on("cpu")
-        config = ranks.share_of(config_of(envs))
+        config = ranks.config_of_new_run(config_of(envs))
         env = environments.make(config)
         trainer = Trainer(config, env, ranks)
-        trainer.collector.start()
+        trainer.start()
         training = trainer.train()
         for _ in range(WARM_UP):
             next(training)
@@ -61,7 +62,7 @@ def rank(envs: int, seconds: float) -> None:
             iterations += 1
         taken = time.perf_counter() - begun
         share = trainer.collector.clock.lap()["emulation"] / taken
-        if ranks.leads:
+        if ranks.is_rank0:
             speed = iterations * config.frames_per_rollout / taken
             print(json.dumps({"frames_per_second": speed, "emulation": share}))
         env.close()

@@ -1,4 +1,4 @@
-"""What two ranks do in the tests of rnd.distributed: runs in processes of its own, and tells what it saw."""
+"""What two ranks do in the tests of rnd.distributed: runs in processes of its own, and returns what it saw."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ import torch.multiprocessing as mp
 
 from rnd import distributed, envs
 from rnd.bonus.count import Count
-from rnd.config import BonusConfig, Config
-from rnd.distributed import Ranks, joined
+from rnd.config import BonusOptions, Config
+from rnd.distributed import Ranks, process_group
 from rnd.envs.spec import ActionSpec, ObservationSpec
 from rnd.errors import UserError
+from rnd.policy.mlp import WidthOptions
 from rnd.ppo import NonFiniteLossError
 from rnd.presets import small
 from rnd.train import Trainer
@@ -32,9 +33,9 @@ def config_of(num_envs: int, **changes) -> Config:
     return replace(
         config,
         env=replace(config.env, num_envs=num_envs),
-        bonus_options=BonusConfig(features=16, hidden=16, keep=0.5, random_steps=8),
+        bonus_options=BonusOptions(features=16, hidden=16, keep=0.5, random_steps=8),
         rollout_steps=T,
-        policy_width=16,
+        policy_options=WidthOptions(16),
         device="cpu",
         frames=10**6,
         **changes,
@@ -42,7 +43,7 @@ def config_of(num_envs: int, **changes) -> Config:
 
 
 def one_step(num_envs: int) -> Config:
-    """One optimiser step an iteration, so that its gradient is still there afterwards."""
+    """One optimiser step per iteration, so that its gradient is still there afterwards."""
     return config_of(num_envs, epochs=1, minibatches=1)
 
 
@@ -55,7 +56,7 @@ def rows_of(rollout: Rollout, rows: slice) -> Rollout:
 
 
 def learn_once(trainer: Trainer, rollout: Rollout, draws: torch.Tensor) -> dict:
-    """One whole iteration on given data, and all that it left behind."""
+    """One whole iteration on given data, and everything that it changed."""
     with mock.patch("torch.rand", return_value=draws):
         learned = trainer.learn(rollout)
     return {
@@ -68,7 +69,7 @@ def learn_once(trainer: Trainer, rollout: Rollout, draws: torch.Tensor) -> dict:
 
 
 def same_data(ranks: Ranks, given: dict) -> dict:
-    config = ranks.share_of(one_step(N // WORLD))
+    config = ranks.config_of_new_run(one_step(N // WORLD))
     trainer = Trainer(config, envs.make(config), ranks)
     rows = slice(config.env.first, config.env.first + config.env.num_envs)
     rollout = rows_of(Rollout.from_state(given["rollout"], torch.device("cpu")), rows)
@@ -77,12 +78,12 @@ def same_data(ranks: Ranks, given: dict) -> dict:
 
 def fifty_updates(ranks: Ranks) -> dict:
     """What must be equal on the ranks, and what must not."""
-    config = ranks.share_of(replace(config_of(N // WORLD), epochs=1, minibatches=1))
+    config = ranks.config_of_new_run(replace(config_of(N // WORLD), epochs=1, minibatches=1))
     trainer = Trainer(config, envs.make(config), ranks)
     first = trainer.env.reset().clone()
     for _ in trainer.random_start():
         pass
-    trainer.collector.start()
+    trainer.start()
     seen = []
     training = trainer.train()
     for _ in range(50):
@@ -94,10 +95,10 @@ def fifty_updates(ranks: Ranks) -> dict:
 
 
 def a_bad_reward(ranks: Ranks) -> dict:
-    """Rank 1 alone meets a NaN."""
-    config = ranks.share_of(config_of(N // WORLD))
+    """Only rank 1 has a NaN."""
+    config = ranks.config_of_new_run(config_of(N // WORLD))
     trainer = Trainer(config, envs.make(config), ranks)
-    trainer.collector.start()
+    trainer.start()
     rollout = trainer.collector.collect()
     if ranks.rank == 1:
         rollout.rewards_ext_TN[0, 0] = float("nan")
@@ -111,28 +112,28 @@ def a_bad_reward(ranks: Ranks) -> dict:
 
 
 def counts(ranks: Ranks) -> torch.Tensor:
-    bonus = Count(ObservationSpec("vector", (1,)), ActionSpec("discrete", (2,)), BonusConfig())
-    distributed.share(bonus, ranks)
+    bonus = Count(ObservationSpec("vector", (1,)), ActionSpec("discrete", (2,)), Count.Options())
+    distributed.sync_statistics(bonus, ranks)
     bonus.observe(torch.tensor([[1.0], [float(ranks.rank)]]))
     return torch.stack(
         [bonus.counts_RS.gather(1, slots).amin(0) for slots in bonus.slots(torch.tensor([[0.0], [1.0]]))]
     )
 
 
-def small_talk(ranks: Ranks) -> dict:
+def collectives(ranks: Ranks) -> dict:
     def fail() -> None:
         raise UserError("no such thing")
 
     try:
-        ranks.first(fail)
+        ranks.on_rank0(fail)
         problem = None
     except UserError as error:
-        problem = (str(error), error.told)
+        problem = (str(error), error.reported)
     return {
-        "largest": ranks.largest(ranks.rank, -ranks.rank),
+        "all_max": ranks.all_max(ranks.rank, -ranks.rank),
         "gather": ranks.gather({"rank": ranks.rank, "x": torch.ones(1) * ranks.rank}),
-        "deal": ranks.deal(["a", "b"] if ranks.leads else []),
-        "first": ranks.first(lambda: ranks.rank + 10),
+        "scatter": ranks.scatter(["a", "b"] if ranks.is_rank0 else []),
+        "on_rank0": ranks.on_rank0(lambda: ranks.rank + 10),
         "problem": problem,
     }
 
@@ -140,20 +141,20 @@ def small_talk(ranks: Ranks) -> dict:
 def program(rank: int, port: int, given: dict, folder: str) -> None:
     torch.set_num_threads(1)
     os.environ |= {"RANK": str(rank), "WORLD_SIZE": str(WORLD), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
-    with joined() as everyone:
-        ranks = everyone.on("cpu")
-        told = {
+    with process_group() as ranks:
+        ranks = ranks.on("cpu")
+        results = {
             "same_data": same_data(ranks, given),
             "fifty": fifty_updates(ranks),
             "bad": a_bad_reward(ranks),
             "counts": counts(ranks),
-            "talk": small_talk(ranks),
+            "collectives": collectives(ranks),
         }
-    Path(folder, str(rank)).write_bytes(pickle.dumps(told))
+    Path(folder, str(rank)).write_bytes(pickle.dumps(results))
 
 
 def run(given: dict, folder: Path) -> list[dict]:
-    """Both ranks' answers."""
+    """Both ranks' results."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]

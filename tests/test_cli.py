@@ -58,7 +58,7 @@ def test_train_help_explains_the_fields():
         (["train", "--ext-coef", "0", "--int-coef", "0"], "both reward streams are switched off"),
         (["train", "--policy", "cnn"], "nearest: --policy mlp"),
         (["train", "--name", "../x"], "no run name"),
-        (["train", "--wandb"], "pip install wandb"),
+        (["train", "--writers", "tensorboard,wandb"], "pip install wandb"),
         (["train", "--env.first", "100"], "--env.first follows from the rank"),
         (["train", "--env.backend", "native"], "is no Atari game"),
         (["train", "montezuma", "--seed", "1", "gravitar"], "one name is wanted, not 2: montezuma gravitar"),

@@ -8,7 +8,7 @@ import torch
 import rank_programs
 from rank_programs import N, T, learn_once, one_step
 from rnd import envs
-from rnd.distributed import ALONE, Ranks
+from rnd.distributed import SINGLE_PROCESS, Ranks
 from rnd.errors import UserError
 from rnd.presets import preset
 from rnd.train import Trainer
@@ -18,7 +18,7 @@ from rnd.train import Trainer
 def alone():
     """One process with all environments: its first rollout, and what it learns from it."""
     trainer = Trainer(one_step(N), envs.make(one_step(N)))
-    trainer.collector.start()
+    trainer.start()
     first = trainer.collector.frames[-1].clone()
     rollout = trainer.collector.collect().clone()
     # Ranks keep different numbers of samples: 3 of 4 environments' worth here, 1 of 4 there.
@@ -33,7 +33,7 @@ def alone():
 
 @pytest.fixture(scope="module")
 def both(alone, tmp_path_factory):
-    """What the two ranks tell."""
+    """The results of the two ranks."""
     given = {"rollout": alone["rollout"], "draws": alone["draws"]}
     return rank_programs.run(given, tmp_path_factory.mktemp("ranks"))
 
@@ -76,36 +76,39 @@ def test_visits_are_counted_over_all_ranks(both):
         assert rank["counts"].tolist() == [[1, 3]]
 
 
-def test_small_talk(both):
-    for rank, told in enumerate(both):
-        talk = told["talk"]
-        assert talk["largest"] == [1, 0]
-        assert talk["deal"] == "ab"[rank]
-        assert talk["first"] == 10
-        assert talk["problem"] == ("no such thing", rank > 0)
-    assert [found["rank"] for found in both[0]["talk"]["gather"]] == [0, 1] and both[1]["talk"]["gather"] == []
+def test_collective_operations(both):
+    for rank, results in enumerate(both):
+        found = results["collectives"]
+        assert found["all_max"] == [1, 0]
+        assert found["scatter"] == "ab"[rank]
+        assert found["on_rank0"] == 10
+        assert found["problem"] == ("no such thing", rank > 0)
+    gathered = [rank["collectives"]["gather"] for rank in both]
+    assert [found["rank"] for found in gathered[0]] == [0, 1] and gathered[1] == []
 
 
-def test_alone_gives_back_what_it_was_given():
+def test_a_single_process_returns_its_arguments():
     tensor = torch.rand(3)
     before = tensor.clone()
-    ALONE.mean_([tensor])
-    assert torch.equal(tensor, before) and ALONE.joined(tensor, 0) is tensor
-    assert ALONE.gather(1) == [1] and ALONE.first(lambda: 2) == 2 and ALONE.deal([3]) == 3
-    assert ALONE.share_of(preset("montezuma")) == preset("montezuma") == ALONE.share_again(preset("montezuma"))
+    SINGLE_PROCESS.all_mean_([tensor])
+    assert torch.equal(tensor, before) and SINGLE_PROCESS.all_gather(tensor, 0) is tensor
+    assert SINGLE_PROCESS.gather(1) == [1] and SINGLE_PROCESS.scatter([3]) == 3
+    assert SINGLE_PROCESS.on_rank0(lambda: 2) == 2
+    config = preset("montezuma")
+    assert SINGLE_PROCESS.config_of_new_run(config) == config == SINGLE_PROCESS.config_of_resumed_run(config)
 
 
 def test_sizes_count_all_ranks():
-    alone, eight = preset("montezuma"), Ranks(3, 8).share_of(preset("montezuma"))
+    alone, eight = preset("montezuma"), Ranks(3, 8).config_of_new_run(preset("montezuma"))
     assert eight.env.num_envs == 128 and eight.all_envs == 1_024 and eight.env.first == 384
     assert eight.frames_per_rollout == 8 * alone.frames_per_rollout
     assert eight.keep == 32 / 1_024
-    again = Ranks(1, 2).share_again(eight)
+    again = Ranks(1, 2).config_of_resumed_run(eight)
     assert (again.env.num_envs, again.all_envs, again.env.first, again.keep) == (512, 1_024, 512, 32 / 1_024)
 
 
-def test_environments_that_cannot_be_shared_are_refused():
-    with pytest.raises(UserError, match=r"cannot be shared by 3 ranks; nearest: .*2"):
-        Ranks(0, 3).share_again(preset("montezuma"))
+def test_environments_that_cannot_be_split_are_refused():
+    with pytest.raises(UserError, match=r"cannot be split across 3 ranks; nearest: .*2"):
+        Ranks(0, 3).config_of_resumed_run(preset("montezuma"))
     with pytest.raises(UserError, match="torchrun --standalone --nproc-per-node 4"):
-        ALONE.share_of(replace(preset("montezuma"), ranks=4))
+        SINGLE_PROCESS.config_of_new_run(replace(preset("montezuma"), ranks=4))

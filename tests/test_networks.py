@@ -5,7 +5,10 @@ import torch
 from torch import nn
 
 from rnd.envs.spec import ActionSpec, ObservationSpec
-from rnd.networks import AtariTorso, Policy, predictor_network, target_network
+from rnd.networks import AtariTorso, predictor_network, target_network
+from rnd.policy.cnn import CNN
+from rnd.policy.gru import GRU
+from rnd.policy.mlp import MLP
 
 IMAGE, VECTOR = ObservationSpec("image", (84, 84)), ObservationSpec("vector", (10,))
 ACTIONS = ActionSpec("discrete", (18,))
@@ -29,25 +32,25 @@ FEATURE_CONVOLUTIONS = conv(1, 32, 8) + conv(32, 64, 4) + conv(64, 64, 3)  # 84 
 
 def test_cnn_policy_size():
     expected = POLICY_CONVOLUTIONS + fc(64 * 36, 256) + fc(256, 448) + 2 * fc(448, 448) + fc(448, 18) + 2 * fc(448, 1)
-    assert parameters(Policy("cnn", IMAGE, ACTIONS, 64)) == expected == 1_223_156
+    assert parameters(CNN(IMAGE, ACTIONS, CNN.Options())) == expected == 1_223_156
 
 
 def test_the_other_third_convolution():
     """3 x 3 as in the encoder that the paper cites: 84 -> 20 -> 9 -> 7."""
     smaller = conv(64, 64, 4) - conv(64, 64, 3)
     larger = fc(64 * 49, 256) - fc(64 * 36, 256)
-    assert parameters(Policy("cnn", IMAGE, ACTIONS, 64, third_kernel=3)) == 1_223_156 - smaller + larger
+    assert parameters(CNN(IMAGE, ACTIONS, CNN.Options(kernel=3))) == 1_223_156 - smaller + larger
 
 
 def test_gru_policy_size():
     gru = 3 * (256 * 256 + 256 * 256 + 2 * 256)
     expected = POLICY_CONVOLUTIONS + fc(64 * 36, 256) + gru + 2 * fc(256, 256) + fc(256, 18) + 2 * fc(256, 1)
-    assert parameters(Policy("gru", IMAGE, ACTIONS, 64)) == expected
+    assert parameters(GRU(IMAGE, ACTIONS, GRU.Options())) == expected
 
 
 def test_mlp_policy_size():
     expected = fc(10, 64) + fc(64, 64) + 2 * fc(64, 64) + fc(64, 18) + 2 * fc(64, 1)
-    assert parameters(Policy("mlp", VECTOR, ACTIONS, 64)) == expected
+    assert parameters(MLP(VECTOR, ACTIONS, MLP.Options())) == expected
 
 
 def test_target_and_predictor_size():
@@ -69,7 +72,7 @@ def gains(module):
 
 def test_gains_are_the_papers():
     expected = {"torso": 2**0.5, "policy_branch": 0.1, "value_branch": 0.1, "logits": 0.01, "value": 0.01}
-    for name, values in gains(Policy("cnn", IMAGE, ACTIONS, 64)).items():
+    for name, values in gains(CNN(IMAGE, ACTIONS, CNN.Options())).items():
         gain = next(gain for start, gain in expected.items() if name.startswith(start))
         torch.testing.assert_close(values, torch.full_like(values, gain), rtol=1e-4, atol=1e-5, msg=name)
     for network in (target_network(IMAGE, 512, 256), predictor_network(IMAGE, 512, 256)):
@@ -77,9 +80,9 @@ def test_gains_are_the_papers():
             torch.testing.assert_close(values, torch.full_like(values, 2**0.5), rtol=1e-4, atol=1e-4, msg=name)
 
 
-@pytest.mark.parametrize("kind", ["cnn", "gru"])
+@pytest.mark.parametrize("kind", [CNN, GRU])
 def test_biases_start_at_zero(kind):
-    biases = [p for name, p in Policy(kind, IMAGE, ACTIONS, 64).named_parameters() if "bias" in name]
+    biases = [p for name, p in kind(IMAGE, ACTIONS, kind.Options()).named_parameters() if "bias" in name]
     assert biases and all(not bias.any() for bias in biases)
 
 
@@ -89,7 +92,7 @@ def test_the_target_is_frozen():
 
 def test_a_gru_unrolled_equals_single_steps_with_resets():
     torch.manual_seed(0)
-    policy = Policy("gru", VECTOR, ACTIONS, 16)
+    policy = GRU(VECTOR, ACTIONS, GRU.Options(width=16))
     obs, first = torch.rand(6, 3, 10), torch.rand(6, 3) < 0.4
     hidden = start = torch.rand(3, 16)
     outputs = []
@@ -102,7 +105,7 @@ def test_a_gru_unrolled_equals_single_steps_with_resets():
 
 
 def test_a_gaussian_head_for_boxes():
-    policy = Policy("mlp", VECTOR, ActionSpec("continuous", (2,), (-1, -1), (1, 1)), 16)
+    policy = MLP(VECTOR, ActionSpec("continuous", (2,), (-1, -1), (1, 1)), MLP.Options(16))
     out, _ = policy(torch.rand(5, 10), torch.zeros(5, 0))
     assert out.logits.shape == (5, 4)
     assert not out.logits[:, 2:].any()  # deviation 1 at the start

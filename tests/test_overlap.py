@@ -11,6 +11,7 @@ import torch
 
 from rnd.bench.synthetic import SyntheticAtari
 from rnd.config import Config
+from rnd.graphs import tensors_in
 from rnd.overlap import OverlappedCollector
 from rnd.presets import preset
 from rnd.train import Trainer
@@ -42,7 +43,7 @@ def rows_of(config: Config, beside: bool) -> list[dict]:
     assert isinstance(trainer.collector, OverlappedCollector)
     if not beside:
         trainer.collector._pool = AtOnce()
-    trainer.collector.start()
+    trainer.start()
     rows = list(trainer.train())
     trainer.collector.close()
     return rows
@@ -55,7 +56,7 @@ def test_beside_the_update_is_the_same_to_the_bit_on_a_cpu():
 def test_the_actor_is_the_policy_of_one_update_before():
     config = config_on("cpu")
     trainer = Trainer(config, SyntheticAtari(config.env.num_envs))
-    trainer.collector.start()
+    trainer.start()
     before = weights(trainer.collector.policy)
     for _ in trainer.train():
         assert torch.equal(weights(trainer.collector.actor), before)
@@ -78,11 +79,11 @@ def test_what_is_learned_from_is_what_was_collected():
 
     def watched_learn(rollout):
         learned.append(rollout.state_dict())
-        places.add(tuple(x.data_ptr() for x in rollout.tensors() if x.numel()))
+        places.add(tuple(x.data_ptr() for x in tensors_in(rollout) if x.numel()))
         return learn(rollout)
 
     trainer.collector.inner.collect, trainer.learn = watched_collect, watched_learn
-    trainer.collector.start()
+    trainer.start()
     for _ in trainer.train():
         pass
     trainer.collector.close()
@@ -102,10 +103,10 @@ def test_nothing_is_collected_after_the_last_rollout():
     trainer = Trainer(config, SyntheticAtari(config.env.num_envs))
     collect, calls = trainer.collector.inner.collect, []
     trainer.collector.inner.collect = lambda: (calls.append(1), collect())[1]
-    trainer.collector.start()
+    trainer.start()
     for _ in trainer.train():
         pass
-    trainer.collector.settle()
+    trainer.collector.wait()
     assert len(calls) == config.iterations
     trainer.collector.close()
 
@@ -115,11 +116,11 @@ def test_closing_does_not_wait_for_a_whole_rollout():
     config = config_on("cpu")
     envs = SyntheticAtari(config.env.num_envs)
     trainer = Trainer(config, envs)
-    trainer.collector.start()
+    trainer.start()
     rows = trainer.train()
     for _ in range(OverlappedCollector.UNDISTURBED):
         next(rows)
-    trainer.collector.settle()
+    trainer.collector.wait()
     entered, go = threading.Event(), threading.Event()
     wait, steps = envs.wait, []
 
@@ -130,7 +131,7 @@ def test_closing_does_not_wait_for_a_whole_rollout():
         return wait(group)
 
     envs.wait = slow
-    pending = trainer.collector._pending = trainer.collector._pool.submit(trainer.collector._work)
+    pending = trainer.collector._pending = trainer.collector._pool.submit(trainer.collector._collect)
     entered.wait(30)
     threading.Timer(0.2, go.set).start()
     trainer.collector.close()

@@ -7,10 +7,11 @@ import pytest
 import torch
 
 from rnd import envs
-from rnd.bonus.contract import kept
-from rnd.config import BonusConfig, Config, EnvConfig
+from rnd.bonus.base import kept
+from rnd.config import BonusOptions, Config, EnvConfig
 from rnd.envs.spec import ActionSpec
-from rnd.networks import PolicyOutput
+from rnd.policy.base import PolicyOutput
+from rnd.policy.mlp import WidthOptions
 from rnd.ppo import NonFiniteLossError, policy_loss
 from rnd.presets import small
 from rnd.returns import Targets
@@ -77,9 +78,9 @@ def tiny(**changes):
     return replace(
         config,
         env=replace(config.env, num_envs=4),
-        bonus_options=BonusConfig(features=8, hidden=8, keep=1.0, random_steps=16),
+        bonus_options=BonusOptions(features=8, hidden=8, keep=1.0, random_steps=16),
         rollout_steps=16,
-        policy_width=8,
+        policy_options=WidthOptions(8),
         frames=64 * 4,
         **changes,
     )
@@ -88,7 +89,7 @@ def tiny(**changes):
 def trainer_of(config):
     env = envs.make(config)
     trainer = Trainer(config, env)
-    trainer.collector.start()
+    trainer.start()
     return trainer
 
 

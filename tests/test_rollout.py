@@ -1,4 +1,4 @@
-"""What the policy sees and what is filed, against a few lines that keep their own stacks."""
+"""What the policy reads and what the buffers hold, against a few lines that keep their own stacks."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ import pytest
 import torch
 
 from rnd.bench.synthetic import SyntheticAtari
-from rnd.networks import STACK, PolicyOutput
+from rnd.networks import STACK
+from rnd.policy.base import PolicyOutput
 from rnd.presets import preset
 from rnd.rollout import Collector
 
@@ -42,6 +43,7 @@ class Witness:
     """A policy that remembers what it saw; its memory counts the steps of the episode."""
 
     hidden_size = 1
+    compilable = False
 
     def __init__(self) -> None:
         self.seen: list[tuple[torch.Tensor, torch.Tensor]] = []
@@ -52,7 +54,7 @@ class Witness:
         return PolicyOutput(torch.zeros(len(obs), 18), values, values), hidden + 1
 
 
-def test_stacks_memory_and_books():
+def test_stacks_hidden_states_and_buffers():
     """Nothing reaches into the episode before, and the second rollout goes on where the first ended."""
     config = preset("montezuma")
     env = replace(config.env, num_envs=N)
@@ -146,7 +148,7 @@ def test_values_go_on_past_a_time_limit():
         for t in range(T):
             step = number * T + t
             assert torch.equal(rollout.rewards_ext_TN[t], torch.from_numpy(envs.given[step][1]))
-            extra = rollout.beyond_TN[t]
+            extra = rollout.truncation_bootstrap_TN[t]
             cut = [i for i in range(N) if (step, i) in ENDS]
             assert extra.nonzero().flatten().tolist() == cut
             for i in cut:

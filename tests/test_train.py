@@ -11,10 +11,12 @@ from rich.console import Console
 
 from rnd import envs, run
 from rnd.bonus.rnd import RND
-from rnd.config import BonusConfig
+from rnd.config import BonusOptions
+from rnd.policy.cnn import CNN
+from rnd.policy.mlp import WidthOptions
 from rnd.presets import preset, small
 from rnd.record.export import load_agent
-from rnd.train import SCORED_AT_ONCE, Trainer, in_chunks, random_steps
+from rnd.train import CHUNK, Trainer, in_chunks, random_steps
 
 GOLDEN = Path(__file__).parent / "golden" / "curve.json"
 
@@ -24,9 +26,9 @@ def tiny(env_id="CartPole-v1", **changes):
     return replace(
         config,
         env=replace(config.env, num_envs=8),
-        bonus_options=BonusConfig(features=16, hidden=16, keep=0.5, random_steps=32),
+        bonus_options=BonusOptions(features=16, hidden=16, keep=0.5, random_steps=32),
         rollout_steps=32,
-        policy_width=16,
+        policy_options=WidthOptions(16),
         frames=8 * 32 * 6,
         **changes,
     )
@@ -37,7 +39,7 @@ def rows_of(config):
     trainer = Trainer(config, env)
     for _ in trainer.random_start():
         pass
-    trainer.collector.start()
+    trainer.start()
     rows = list(trainer.train())
     env.close()
     return rows
@@ -63,7 +65,7 @@ def test_the_third_convolution_is_the_configs(kernel, tmp_path):
     """In the run, and in the agent that is read from it."""
     paper = preset("montezuma")
     env = replace(paper.env, num_envs=4, backend="ale", workers=0)
-    config = replace(paper, env=env, policy_kernel=kernel, rollout_steps=4, frames=64, device="cpu")
+    config = replace(paper, env=env, policy_options=CNN.Options(kernel), rollout_steps=4, frames=64, device="cpu")
     path = run.start(replace(config, out=str(tmp_path), name="run"), quiet()).path
     convolutions = [x for x in load_agent(path).policy.modules() if isinstance(x, torch.nn.Conv2d)]
     assert convolutions[2].kernel_size == (kernel, kernel)
@@ -95,7 +97,7 @@ def test_order_of_an_iteration(monkeypatch):
 
         monkeypatch.setattr(RND, name, note)
     trainer = Trainer(config, envs.make(config))
-    trainer.collector.start()
+    trainer.start()
     next(trainer.train())
     names = [name for name, _ in calls]
     assert names == ["score", "observe", "targets"] + ["loss"] * 16
@@ -107,7 +109,7 @@ def test_order_of_an_iteration(monkeypatch):
 def test_statistics_see_every_next_observation_once():
     config = tiny()
     trainer = Trainer(config, envs.make(config))
-    trainer.collector.start()
+    trainer.start()
     next(trainer.train())
     seen = trainer.collector.frames[1:].reshape(-1, 4).double()
     torch.testing.assert_close(trainer.bonus.whiten.moments.mean, seen.mean(0), rtol=1e-5, atol=1e-7)
@@ -121,10 +123,10 @@ def test_the_random_start_is_at_most_a_tenth_of_the_run():
 def test_bonus_in_chunks_equals_the_bonus_at_once(monkeypatch):
     config = tiny()
     trainer = Trainer(config, envs.make(config))
-    trainer.collector.start()
+    trainer.start()
     moves = trainer.collector.collect().transitions
     whole = trainer.bonus.score(moves)
-    monkeypatch.setitem(SCORED_AT_ONCE, "cpu", 24)
+    monkeypatch.setitem(CHUNK, "cpu", 24)
     torch.testing.assert_close(in_chunks(trainer.bonus.score, moves), whole)
 
 

@@ -17,16 +17,16 @@ from rnd.errors import InterruptedRunError, RunError, UserError, nearest
 
 COMMANDS = {
     "train": ("rnd.commands.train", "train an agent: rnd train [GAME] [flags]"),
-    "resume": ("rnd.commands.resume", "go on with a run exactly where it was saved: rnd resume RUN [--frames N]"),
-    "report": ("rnd.commands.report", "one page about runs, alone or side by side: rnd report RUN..."),
-    "watch": ("rnd.commands.watch", "an episode as video, with the bonus beside it: rnd watch RUN_OR_FILE"),
+    "resume": ("rnd.commands.resume", "continue a run exactly where it was saved: rnd resume RUN [--frames N]"),
+    "report": ("rnd.commands.report", "write one page about one or several runs: rnd report RUN..."),
+    "watch": ("rnd.commands.watch", "write an episode as video, with the bonus beside it: rnd watch RUN_OR_FILE"),
     "paper": (
         "rnd.commands.paper",
-        "an experiment of the paper, from runs to picture: rnd paper figure3 --scale 0.0001",
+        "run an experiment of the paper and draw it: rnd paper figure3 --scale 0.0001",
     ),
     "export": ("rnd.commands.export", "share an agent, or a checkpoint in parts: rnd export RUN [--max-part 15MB]"),
     "import": ("rnd.commands.import_", "join an exported checkpoint into a run folder: rnd import FOLDER"),
-    "bench": ("rnd.commands.bench", "measure speed beside its limits: rnd bench envs, learner or train"),
+    "bench": ("rnd.commands.bench", "measure speed and its limits: rnd bench envs, learner or train"),
 }
 """Name to (module with a `main(arguments)`, one line for --help)."""
 
@@ -40,21 +40,23 @@ def main(arguments: Sequence[str] | None = None) -> None:
     try:
         sys.exit(dispatch(arguments))
     except UserError as error:
-        fail(str(error), 2, error.told)
+        fail(str(error), 2, error.reported)
     except RunError as error:
         for note in getattr(error, "__notes__", []):  # the traceback of an environment
             print(note, file=sys.stderr)
-        fail(str(error), 1, error.told)
+        fail(str(error), 1, error.reported)
     except InterruptedRunError as stop:
-        fail(str(stop), stop.code, told=rank() > 0)
+        fail(str(stop), stop.code, reported=rank() > 0)
     except KeyboardInterrupt:
         fail("interrupted", 130)
 
 
 def share_cores() -> None:
-    """Before torch is loaded: its threads wait for each other spinning, and for milliseconds where they believe that
-    the machine is theirs. Two runs side by side then take ten times as long. 1,000 rounds are what they wait on a
-    machine that they know to be busy."""
+    """Shorten the spinning wait of PyTorch's threads; must run before torch is imported.
+
+    By default they spin for milliseconds, and two runs on one machine take ten times as long. 1,000 rounds are
+    GNU OpenMP's own value for a machine with more threads than cores.
+    """
     if "OMP_WAIT_POLICY" not in os.environ:
         os.environ.setdefault("GOMP_SPINCOUNT", "1000")
 
@@ -80,7 +82,7 @@ def overview() -> str:
 
 
 def version() -> str:
-    """The version, and what was found to run on."""
+    """The versions of rnd and of the packages and devices that it uses."""
     import torch
 
     from rnd.record.folder import package_version
@@ -91,30 +93,30 @@ def version() -> str:
     return "\n".join(parts)
 
 
-def fail(message: str, code: int, told: bool = False) -> None:
-    """One line, unless another process of the run says it."""
+def fail(message: str, code: int, reported: bool = False) -> None:
+    """Print one line and exit, unless another process of the run prints it."""
     who = f"rank {rank()}: " if rank() else ""
-    if not told and (rank() == 0 or met()):
+    if not reported and (rank() == 0 or in_process_group()):
         print(f"rnd: {who}{' '.join(message.split())}", file=sys.stderr)
     sys.exit(code)
 
 
 def rank() -> int:
-    """The number that torchrun gave this process."""
+    """This process's rank under torchrun."""
     return int(os.environ.get("RANK", "0"))
 
 
-def met() -> bool:
-    """The ranks of a run have begun to work together. Before that they read the same arguments, and one answer does."""
+def in_process_group() -> bool:
+    """Whether the ranks have joined. Before that all fail on the same arguments, and one message is enough."""
     torch = sys.modules.get("torch")
     return torch is not None and bool(torch.distributed.is_initialized())
 
 
 def parse(cls: type[T], arguments: list[str], *, prog: str, description: str, default: T | None = None) -> T:
-    """Arguments into a dataclass; what is wrong with them becomes one line."""
+    """Arguments as a dataclass; an error in them becomes one line. `default` decides the types of nested groups."""
     import tyro
 
-    check_flags(cls, arguments)
+    check_flags(default or cls, arguments)
     errors = io.StringIO()
     options: dict[str, Any] = {} if default is None else {"default": default}
     try:
@@ -128,8 +130,8 @@ def parse(cls: type[T], arguments: list[str], *, prog: str, description: str, de
 
 
 def positional(cls: type[Any], arguments: list[str], missing: str | None = None) -> str:
-    """Take the one argument without a flag off. Where there is none, that is an error with the text `missing`, unless
-    there is no such text, or `--help` is asked for."""
+    """Remove and return the one argument that is no flag. Without one: an error with the text `missing`, or "" where
+    there is no such text or `--help` is asked for."""
     found = positionals(cls, arguments)
     if len(found) > 1:
         raise UserError(f"one name is wanted, not {len(found)}: {' '.join(found)}")
@@ -139,7 +141,7 @@ def positional(cls: type[Any], arguments: list[str], missing: str | None = None)
 
 
 def positionals(cls: type[Any], arguments: list[str]) -> list[str]:
-    """Take off what is neither a flag of `cls` nor the value of one, wherever it stands."""
+    """Remove and return the arguments that are neither a flag of `cls` nor the value of one, at any position."""
     switches, found, rest = {"-h", "--help", *flags(cls, switches=True)}, [], []
     waiting = iter(arguments)
     for argument in waiting:
@@ -153,8 +155,17 @@ def positionals(cls: type[Any], arguments: list[str]) -> list[str]:
     return found
 
 
-def check_flags(cls: type[Any], arguments: list[str]) -> None:
-    """Refuse an unknown flag with the nearest one."""
+def value_of(name: str, arguments: list[str]) -> str | None:
+    """The value of a flag, before the arguments are parsed; the last one counts."""
+    found = None
+    for argument, value in zip(arguments, [*arguments[1:], ""], strict=True):
+        if argument in (f"--{name}", f"--{name}=") or argument.startswith(f"--{name}="):
+            found = argument.partition("=")[2] or value
+    return found
+
+
+def check_flags(cls: Any, arguments: list[str]) -> None:
+    """Refuse an unknown flag and name the nearest one."""
     known = {"--help", "-h", *flags(cls)}
     for argument in arguments:
         flag = argument.split("=", 1)[0].replace("_", "-")
@@ -162,21 +173,20 @@ def check_flags(cls: type[Any], arguments: list[str]) -> None:
             raise UserError(f"unknown flag {flag}; {nearest(flag, known)}")
 
 
-def flags(cls: type[Any], prefix: str = "--", switches: bool = False) -> list[str]:
-    """Flags of a dataclass and of the dataclasses in it; of `switches` alone, those without a value."""
+def flags(cls: Any, prefix: str = "--", switches: bool = False) -> list[str]:
+    """Flags of a dataclass (or of an instance) and of the dataclasses in it; of `switches`, those without a value."""
     import typing
 
     found = []
-    hints = typing.get_type_hints(cls)
+    hints = typing.get_type_hints(cls if isinstance(cls, type) else type(cls))
     for field in dataclasses.fields(cls):
-        name = prefix + field.name.replace("_", "-")
-        if dataclasses.is_dataclass(hints[field.name]):
-            found += flags(hints[field.name], name + ".", switches)
+        name, value = prefix + field.name.replace("_", "-"), getattr(cls, field.name, hints[field.name])
+        if dataclasses.is_dataclass(value):
+            found += flags(value, name + ".", switches)
         elif hints[field.name] is not bool:
             found += [] if switches else [name]
         else:
-            found.append(name)
-            found.append(prefix + "no-" + field.name.replace("_", "-"))
+            found += [name, prefix + "no-" + field.name.replace("_", "-")]
     return found
 
 

@@ -8,96 +8,128 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from rnd.errors import UserError, nearest
 
-POLICIES = ("cnn", "gru", "mlp")
 DEVICES = ("auto", "cpu", "cuda")
+
+
+def place(default: Any) -> Any:
+    """A field that says where and how fast a run is computed. Two runs that differ in it are one experiment."""
+    return field(default=default, metadata={"role": "place"})
+
+
+def recording(default: Any) -> Any:
+    """A field that says what is written and where."""
+    return field(default=default, metadata={"role": "recording"})
+
+
+def state(default: Any, name: str) -> Any:
+    """A field of the experiment that a saved state depends on: a checkpoint fits a run with the same value only."""
+    return field(default=default, metadata={"state": name})
 
 
 @dataclass(frozen=True)
 class EnvConfig:
     """The environments."""
 
-    id: str = "ALE/MontezumaRevenge-v5"
+    id: str = state("ALE/MontezumaRevenge-v5", "game")
     """Atari game, Gymnasium id, or Python factory `module:function`."""
-    num_envs: int = 128
+    num_envs: int = state(128, "number of environments")
     """Environments stepped together (N); with several ranks, those of each."""
-    workers: int | None = None
+    workers: int | None = place(None)
     """Worker processes or emulator threads; default: all cores for Atari (one less for the native core beside
     a GPU), none (in this process) otherwise."""
-    backend: Literal["auto", "native", "ale"] = "auto"
+    backend: Literal["auto", "native", "ale"] = place("auto")
     """Atari emulator: the native core where it is proven exact, or ale-py in worker processes."""
-    frame_skip: int = 4
-    """Raw frames an agent step (Atari; 1 elsewhere)."""
+    frame_skip: int = state(4, "frame skip")
+    """Raw frames per agent step (Atari; 1 elsewhere)."""
     sticky: float = 0.25
     """Probability that a raw frame repeats the last executed action (Atari)."""
     max_episode_frames: int = 18_000
     """Raw frames after which an Atari episode ends."""
-    timeout: float = 60.0
-    """Seconds after which a silent environment worker is reported as hanging."""
-    first: int = 0
+    timeout: float = place(60.0)
+    """Seconds after which an environment worker that does not answer is reported as hanging."""
+    first: int = place(0)
     """Number of the first environment, from which its seed follows; under torchrun rank x N."""
 
 
 @dataclass(frozen=True)
-class BonusConfig:
-    """The intrinsic reward."""
+class Options:
+    """Options of a component (bonus, policy network, metric writer). A component declares its own by a subclass."""
 
-    features: int = 512
+    def validate(self) -> None:
+        """Refuse values that cannot work."""
+
+
+@dataclass(frozen=True)
+class BonusOptions(Options):
+    """The intrinsic reward: what all bonuses have. A bonus adds its own options by a subclass."""
+
+    features: int = state(512, "bonus features")
     """Outputs of the target and the predictor (k)."""
-    hidden: int = 256
+    hidden: int = state(256, "bonus width")
     """Width of the hidden layers for vector observations."""
     keep: float | None = None
     """Share of the samples that train the predictor; default 32/N, so that its batch stays that of 32 environments."""
     clip: float = 5.0
     """Whitened observations are clipped to [-clip, clip]."""
     random_steps: int = 6_400
-    """Steps of a random agent in every environment that start the observation statistics."""
-    count_power: Literal["1", "0.5"] = "0.5"
-    """Count bonus only: n to the power of -1 or -1/2."""
+    """Steps of a random agent in every environment that initialise the observation statistics."""
+
+    def validate(self) -> None:
+        positive(self, "features", "hidden", "clip", prefix="bonus-options.")
+        _not_negative(self, "random_steps", prefix="bonus-options.")
+
+
+@dataclass(frozen=True)
+class PolicyOptions(Options):
+    """The policy network: none that all policies have. A policy adds its own options by a subclass."""
+
+
+@dataclass(frozen=True)
+class WriterOptions(Options):
+    """Metric writers: one group of options per writer that has any."""
 
 
 @dataclass(frozen=True)
 class CheckpointConfig:
-    """When the run saves itself, and what it keeps."""
+    """When checkpoints are written, and how many are kept."""
 
-    every_minutes: float = 10.0
-    """Minutes between checkpoints; 0 switches the clock off."""
-    every_iterations: int = 0
-    """Iterations between checkpoints; 0 leaves it to the clock."""
-    keep_last: int = 2
-    """Checkpoints kept, the newest first, beside the best one."""
+    every_minutes: float = recording(10.0)
+    """Minutes between checkpoints; 0: not by time."""
+    every_iterations: int = recording(0)
+    """Iterations between checkpoints; 0: by time only."""
+    keep_last: int = recording(2)
+    """Newest checkpoints that are kept, beside the best one."""
 
 
 @dataclass(frozen=True)
 class Config:
     """One run. The defaults are the paper's run on Atari; presets change them for small problems."""
 
-    env: EnvConfig = field(default_factory=EnvConfig)
-    bonus_options: BonusConfig = field(default_factory=BonusConfig)
-    checkpoint: CheckpointConfig = field(default_factory=CheckpointConfig)
+    env: EnvConfig = EnvConfig()
+    bonus_options: BonusOptions = BonusOptions()
+    policy_options: PolicyOptions = PolicyOptions()
+    writer_options: WriterOptions = WriterOptions()
+    checkpoint: CheckpointConfig = CheckpointConfig()
 
-    bonus: str = "rnd"
-    """Intrinsic reward: rnd, dynamics, autoencoder, count, zero, none, or one that you have registered."""
-    policy: Literal["cnn", "gru", "mlp"] = "cnn"
-    """Policy network."""
-    policy_width: int = 64
-    """Width of the MLP policy; the CNN and the GRU have the paper's sizes."""
-    policy_kernel: Literal[3, 4] = 4
-    """Third convolution of the CNN and the GRU: 4 x 4 as in the authors' release, or 3 x 3 as in the encoder that the
-    paper cites."""
+    bonus: str = state("rnd", "bonus")
+    """Intrinsic reward: rnd, dynamics, autoencoder, count, zero, none, or your own `module:Class`."""
+    policy: str = state("cnn", "policy")
+    """Policy network: cnn, gru, mlp, or your own `module:Class`."""
 
     frames: int = 1_966_080_000
     """Environment frames of the whole run: 30,000 rollouts of 128 x 128 steps x 4 frames."""
-    rollout_steps: int = 128
-    """Steps of a rollout in every environment (T)."""
+    rollout_steps: int = state(128, "rollout")
+    """Steps per rollout in every environment (T)."""
     epochs: int = 4
     """Passes over a rollout."""
     minibatches: int = 4
-    """Minibatches an epoch; each is N / minibatches whole environments."""
+    """Minibatches per epoch; each is N / minibatches whole environments."""
 
     lr: float = 1e-4
     """Adam's learning rate."""
@@ -120,33 +152,33 @@ class Config:
     episodic_int: bool = False
     """Cut the intrinsic stream at an episode's end (section 2.3; the paper's default does not)."""
     value_heads: Literal[1, 2] = 2
-    """2: a value head a stream. 1: one head for the summed rewards, both episodic (Figure 4)."""
+    """2: one value head per stream. 1: one head for the summed rewards, both episodic (Figure 4)."""
     clip_reward: bool = True
     """Learn from the sign of the extrinsic reward; returns are reported unclipped."""
     bootstrap_truncated: bool = False
-    """Continue the extrinsic value past a time limit. The paper treats the limit as an ordinary end."""
-
-    seed: int = 1
-    """Seed of everything: networks, actions, masks, environments."""
-    device: str = "auto"
-    """auto, cpu, cuda or cuda:N."""
-    precision: Literal["tf32", "float32", "bf16"] = "tf32"
-    """Matrix arithmetic on CUDA; the CPU always computes in float32."""
-    fast: bool = True
-    """Compiled or graphed kernels where the device has them; --no-fast runs the plain path."""
+    """Bootstrap the extrinsic value at a time limit. The paper treats the limit as an ordinary end."""
     overlap: bool = False
     """Collect the next rollout while the update runs, one iteration behind (not the paper's synchronous loop)."""
-    threads: int | None = None
+
+    seed: int = field(default=1, metadata={"role": "seed"})
+    """Seed of everything: networks, actions, masks, environments."""
+    device: str = place("auto")
+    """auto, cpu, cuda or cuda:N."""
+    precision: Literal["tf32", "float32", "bf16"] = place("tf32")
+    """Matrix arithmetic on CUDA; the CPU always computes in float32."""
+    fast: bool = place(True)
+    """Compiled kernels and CUDA graphs on a GPU; --no-fast runs the same functions without them."""
+    threads: int | None = place(None)
     """CPU threads for the networks; default: PyTorch's choice."""
-    ranks: int = 1
+    ranks: int = place(1)
     """Processes of this run, each with environments of its own; torchrun sets it."""
 
-    out: str = "runs"
+    out: str = recording("runs")
     """Folder that holds run folders."""
-    name: str | None = None
+    name: str | None = recording(None)
     """Name of the run folder; default: environment, bonus, policy and seed."""
-    wandb: bool = False
-    """Also log to Weights & Biases, where it is installed."""
+    writers: str = recording("tensorboard")
+    """Metric writers beside metrics.csv, separated by commas: tensorboard, wandb, none, or your own `module:Class`."""
 
     # --- derived sizes -------------------------------------------------------------------------
 
@@ -173,19 +205,21 @@ class Config:
 
     @property
     def run_name(self) -> str:
-        game = self.env.id.removeprefix("ALE/").replace("/", "-").replace(":", "-").lower()
-        return f"{game}-{self.bonus}-{self.policy}-s{self.seed}" if self.name is None else self.name
+        if self.name is not None:
+            return self.name
+        plain = f"{self.env.id.removeprefix('ALE/').lower()}-{self.bonus}-{self.policy}-s{self.seed}"
+        return plain.replace("/", "-").replace(":", "-")
 
     def validate(self) -> None:
         """Refuse what cannot run, in one line that says what would."""
-        positive(self, "frames", "rollout_steps", "epochs", "minibatches", "policy_width", "lr", "clip_range", "ranks")
+        positive(self, "frames", "rollout_steps", "epochs", "minibatches", "lr", "clip_range", "ranks")
         positive(self, "threads")
         positive(self.env, "num_envs", "frame_skip", "max_episode_frames", "timeout", prefix="env.")
-        positive(self.bonus_options, "features", "hidden", "clip", prefix="bonus-options.")
+        for options in (self.bonus_options, self.policy_options, self.writer_options):
+            options.validate()
         _not_negative(self, "ext_coef", "int_coef", "entropy_coef", "value_coef", "seed")
         _not_negative(self.checkpoint, "every_minutes", "every_iterations", prefix="checkpoint.")
         positive(self.checkpoint, "keep_last", prefix="checkpoint.")
-        _not_negative(self.bonus_options, "random_steps", prefix="bonus-options.")
         _not_negative(self.env, "first", prefix="env.")
         for name in ("gamma_ext", "gamma_int", "gae_lambda"):
             _in_range(name, getattr(self, name), 0.0, 1.0)
@@ -219,13 +253,71 @@ class Config:
 
     @staticmethod
     def from_dict(data: dict[str, Any]) -> Config:
-        groups = {"env": EnvConfig, "bonus_options": BonusConfig, "checkpoint": CheckpointConfig}
-        values = dict(data)
-        for name, group in groups.items():
+        """The inverse of `to_dict`. Imports nothing: options that a component declares itself are read as they are, and
+        `rnd.components.resolve` checks them."""
+        values = _upgraded(data)
+        for name, group in (("env", EnvConfig), ("checkpoint", CheckpointConfig)):
             values[name] = _construct(group, values.get(name, {}), name + ".")
+        for name, base in OPTION_GROUPS.items():
+            values[name] = open_options(base, values.get(name, {}))
         config = _construct(Config, values, "")
         assert isinstance(config, Config)
         return config
+
+    def flat(self) -> dict[str, Any]:
+        """{"env.num_envs": 128, ...} in the order of the definition."""
+        return {name: value for name, value, _ in _leaves(self)}
+
+    def named(self, role: str) -> list[str]:
+        """Dotted names of the fields of a role: experiment, seed, place or recording."""
+        return [name for name, _, metadata in _leaves(self) if metadata.get("role", "experiment") == role]
+
+    def state_names(self) -> dict[str, str]:
+        """Dotted names of the fields that a saved state depends on, and what people call them."""
+        return {name: metadata["state"] for name, _, metadata in _leaves(self) if "state" in metadata}
+
+
+OPTION_GROUPS: dict[str, type[Options]] = {
+    "bonus_options": BonusOptions,
+    "policy_options": PolicyOptions,
+    "writer_options": WriterOptions,
+}
+
+
+def open_options(base: type[Options], values: dict[str, Any]) -> Options:
+    """Options of a component that is not known here: `base`, with a field for every value that it lacks."""
+    values = {name: open_options(Options, v) if isinstance(v, dict) else v for name, v in values.items()}
+    values = {name: tuple(v) if isinstance(v, list) else v for name, v in values.items()}
+    extra = [(name, Any, values[name]) for name in values.keys() - {f.name for f in dataclasses.fields(base)}]
+    kind = dataclasses.make_dataclass(base.__name__, sorted(extra), bases=(base,), frozen=True) if extra else base
+    options: Options = kind(**values)
+    return options
+
+
+def _leaves(group: Any, prefix: str = "") -> Iterator[tuple[str, Any, Mapping[str, Any]]]:
+    """Dotted name, value and metadata of every field of a dataclass and of those in it."""
+    for item in dataclasses.fields(group):
+        value = getattr(group, item.name)
+        if dataclasses.is_dataclass(value):
+            yield from _leaves(value, f"{prefix}{item.name}.")
+        else:
+            yield prefix + item.name, value, item.metadata
+
+
+def _upgraded(data: dict[str, Any]) -> dict[str, Any]:
+    """A config of an earlier version in today's fields: options were not yet those of a component."""
+    values = dict(data)
+    width, kernel, wandb = (values.pop(name, None) for name in ("policy_width", "policy_kernel", "wandb"))
+    if width is not None and "policy_options" not in values:
+        options = {"width": width} if values.get("policy") == "mlp" else {"kernel": kernel or 4}
+        values["policy_options"] = options
+    if wandb:
+        values["writers"] = "tensorboard,wandb"
+    bonus = dict(values.get("bonus_options", {}))
+    power = bonus.pop("count_power", None)
+    if power is not None and values.get("bonus") == "count":
+        bonus["power"] = power
+    return values | {"bonus_options": bonus}
 
 
 def _construct(cls: type[Any], values: dict[str, Any], prefix: str) -> Any:

@@ -1,19 +1,19 @@
-"""One run on several processes: what they tell each other, through torch.distributed.
+"""One run on several processes: communication through torch.distributed.
 
 torchrun starts the processes and numbers them (ranks). Each has its own environments; networks, optimiser and
-statistics are the same on all. A run of one process is `ALONE`: nothing is sent, and every method gives back what it
-was given, so that nobody has to ask how many there are.
+statistics are the same on all. A run of one process uses `SINGLE_PROCESS`: nothing is sent and every method returns its
+argument, so that callers need no special case.
 
-Two groups: numbers on the device go through a quick one (NCCL or gloo), whose silence for a minute means that a
-process is gone; plain data on the host goes through a patient one (gloo), because opening folders, compiling kernels
-and writing checkpoints take as long as they take. Either notices at once when the other end of a connection closes.
+Two process groups: tensors on the device use one with a short timeout (NCCL or gloo): a minute without an answer means
+that a process is gone. Plain data on the host uses one with a long timeout (gloo), because opening folders, compiling
+kernels and writing checkpoints may take minutes. Both notice at once when the other end of a connection closes.
 """
 
 from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -32,10 +32,10 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-QUICK = timedelta(seconds=60)
-PATIENT = timedelta(minutes=30)
+DEVICE_TIMEOUT = timedelta(seconds=60)
+HOST_TIMEOUT = timedelta(minutes=30)
 ROLL_CALL = 10.0
-"""Seconds that the others have to answer when one is missed."""
+"""Seconds that the other ranks have to report when one is missing."""
 
 
 class LostRankError(RunError):
@@ -49,17 +49,17 @@ class Ranks:
     rank: int = 0
     world: int = 1
     local_rank: int = 0
-    quick: dist.ProcessGroup | None = None
+    device_group: dist.ProcessGroup | None = None
     store: Store | None = None
 
     @property
-    def leads(self) -> bool:
-        """Rank 0 alone owns the run folder and speaks."""
+    def is_rank0(self) -> bool:
+        """Only rank 0 writes the run folder and prints."""
         return self.rank == 0
 
     # --- numbers on the device -------------------------------------------------------------------
 
-    def mean_(self, tensors: Sequence[Tensor]) -> None:
+    def all_mean_(self, tensors: Sequence[Tensor]) -> None:
         """Replace tensors of one type by their means over the ranks, in one message."""
         if self.world == 1:
             return
@@ -70,7 +70,7 @@ class Ranks:
         for tensor, part in zip(tensors, parts, strict=True):
             tensor.copy_(part.view_as(tensor))
 
-    def moments(self, mean: Tensor, var: Tensor, count: float) -> tuple[Tensor, Tensor, float]:
+    def all_moments(self, mean: Tensor, var: Tensor, count: float) -> tuple[Tensor, Tensor, float]:
         """Mean, biased variance and count of all ranks' samples together; two messages of the size of `mean`."""
         if self.world == 1:
             return mean, var, count
@@ -83,90 +83,90 @@ class Ranks:
         self._sum_(all_var)
         return all_mean, all_var / total, total
 
-    def joined(self, tensor: Tensor, dim: int) -> Tensor:
-        """All ranks' tensors of this shape side by side."""
+    def all_gather(self, tensor: Tensor, dim: int) -> Tensor:
+        """All ranks' tensors of this shape, concatenated along `dim`."""
         if self.world == 1:
             return tensor
         parts = [torch.empty_like(tensor) for _ in range(self.world)]
-        with self._together():
-            dist.all_gather(parts, tensor.contiguous(), group=self.quick)
+        with self._detect_lost_ranks():
+            dist.all_gather(parts, tensor.contiguous(), group=self.device_group)
         return torch.cat(parts, dim)
 
-    def copy_from_first_(self, module: nn.Module) -> None:
-        """Rank 0's parameters and buffers on all ranks."""
+    def broadcast_(self, module: nn.Module) -> None:
+        """Replace parameters and buffers by those of rank 0."""
         if self.world == 1:
             return
         for tensor in (*module.parameters(), *module.buffers()):
             data = tensor.detach().contiguous()
-            with self._together():
-                dist.broadcast(data, 0, group=self.quick)
+            with self._detect_lost_ranks():
+                dist.broadcast(data, 0, group=self.device_group)
             tensor.data.copy_(data)
 
     # --- plain data on the host ------------------------------------------------------------------
 
-    def largest(self, *values: float) -> list[float]:
+    def all_max(self, *values: float) -> list[float]:
         """The largest of every value over the ranks."""
         if self.world == 1:
             return list(values)
         numbers = torch.tensor(values, dtype=torch.float64)
-        with self._together():
+        with self._detect_lost_ranks():
             dist.all_reduce(numbers, dist.ReduceOp.MAX)
         return [float(number) for number in numbers]
 
     def gather(self, value: T) -> list[T]:
-        """Everyone's value on rank 0; an empty list on the others."""
+        """All ranks' values on rank 0; an empty list on the others."""
         if self.world == 1:
             return [value]
         values: list[T | None] = [None] * self.world
-        with self._together():
-            dist.gather_object(on_host(value), values if self.leads else None)
-        return [found for found in values if found is not None] if self.leads else []
+        with self._detect_lost_ranks():
+            dist.gather_object(on_host(value), values if self.is_rank0 else None)
+        return [found for found in values if found is not None] if self.is_rank0 else []
 
-    def deal(self, values: Sequence[T]) -> T:
-        """Rank r gets value r of rank 0's; what the others bring is ignored."""
+    def scatter(self, values: Sequence[T]) -> T:
+        """Rank r gets value r of rank 0's list; the lists of the others are ignored."""
         if self.world == 1:
             return values[0]
         mine: list[T | None] = [None]
-        with self._together():
-            dist.scatter_object_list(mine, list(values) if self.leads else None)
+        with self._detect_lost_ranks():
+            dist.scatter_object_list(mine, list(values) if self.is_rank0 else None)
         assert mine[0] is not None
         return mine[0]
 
-    def first(self, function: Callable[[], T]) -> T:
-        """Rank 0 calls `function`; all have the result, or the error that is meant for people."""
+    def on_rank0(self, function: Callable[[], T]) -> T:
+        """Rank 0 calls `function`; all ranks return its result, or raise its UserError or RunError."""
         if self.world == 1:
             return function()
-        answer: list[tuple[T | None, UserError | RunError | None]] = [(None, None)]
-        if self.leads:
+        reply: list[tuple[T | None, UserError | RunError | None]] = [(None, None)]
+        if self.is_rank0:
             try:
-                answer = [(function(), None)]
+                reply = [(function(), None)]
             except (UserError, RunError) as error:
-                answer = [(None, error)]
-        with self._together():
-            dist.broadcast_object_list(answer, 0)
-        value, problem = answer[0]
+                reply = [(None, error)]
+        with self._detect_lost_ranks():
+            dist.broadcast_object_list(reply, 0)
+        value, problem = reply[0]
         if problem is not None:
-            problem.told = not self.leads
+            problem.reported = not self.is_rank0
             raise problem
         return value  # type: ignore[return-value]
 
-    # --- how a run is shared out -----------------------------------------------------------------
+    # --- the config of each rank ------------------------------------------------------------------
 
     def on(self, device: str) -> Ranks:
-        """With the quick group: NCCL between GPUs, one a process, and gloo between CPUs."""
+        """With the device group: NCCL between GPUs, one per process, or gloo between CPUs."""
         if self.world == 1:
             return self
         gpus = torch.cuda.device_count() if device != "cpu" else 0
         if gpus and self.local_rank >= gpus:
             raise UserError(
-                f"{local_world()} processes share {gpus} GPUs here; start one a GPU: --nproc-per-node {gpus}"
+                f"{local_world()} processes share {gpus} GPUs here; start one per GPU: --nproc-per-node {gpus}"
             )
         if gpus:
             torch.cuda.set_device(self.local_rank)
-        return replace(self, quick=dist.new_group(backend="nccl" if gpus else "gloo", timeout=QUICK))
+        return replace(self, device_group=dist.new_group(backend="nccl" if gpus else "gloo", timeout=DEVICE_TIMEOUT))
 
-    def share_of(self, config: Config) -> Config:
-        """This process's part of a new run: num_envs environments of its own, numbered after those before it."""
+    def config_of_new_run(self, config: Config) -> Config:
+        """This rank's config of a new run: num_envs environments of its own, numbered after those of lower ranks."""
         if config.ranks not in (1, self.world):
             raise UserError(
                 f"--ranks {config.ranks}, but {self.world} process{'es' if self.world > 1 else ''} started; "
@@ -174,40 +174,40 @@ class Ranks:
             )
         if config.env.first:
             raise UserError("--env.first follows from the rank; leave it out")
-        return self._number(replace(config, ranks=self.world))
+        return self._numbered(replace(config, ranks=self.world))
 
-    def share_again(self, config: Config) -> Config:
-        """This process's part of a run that may have had another number of ranks: all its environments, dealt anew."""
+    def config_of_resumed_run(self, config: Config) -> Config:
+        """This rank's config of a run that may have had another number of ranks: the same environments in all."""
         total = config.ranks * config.env.num_envs
         if total % (self.world * config.minibatches):
             fits = [str(w) for w in range(1, 4 * self.world) if total % (w * config.minibatches) == 0]
             raise UserError(
-                f"{total} environments in {config.minibatches} minibatches cannot be shared by {self.world} ranks; "
+                f"{total} environments in {config.minibatches} minibatches cannot be split across {self.world} ranks; "
                 f"nearest: {', '.join(fits[-3:]) or 'none'}"
             )
         env = replace(config.env, num_envs=total // self.world)
-        return self._number(replace(config, ranks=self.world, env=env))
+        return self._numbered(replace(config, ranks=self.world, env=env))
 
-    def _number(self, config: Config) -> Config:
+    def _numbered(self, config: Config) -> Config:
         return replace(config, env=replace(config.env, first=self.rank * config.env.num_envs))
 
-    # --- when one is gone ------------------------------------------------------------------------
+    # --- when a rank is lost ---------------------------------------------------------------------
 
     def _sum_(self, tensor: Tensor) -> None:
-        with self._together():
-            dist.all_reduce(tensor, group=self.quick)
+        with self._detect_lost_ranks():
+            dist.all_reduce(tensor, group=self.device_group)
 
     @contextmanager
-    def _together(self) -> Iterator[None]:
-        """What goes wrong while all are waited for means that one is missing: say which."""
+    def _detect_lost_ranks(self) -> Iterator[None]:
+        """An error in a collective operation means that a rank is missing: say which."""
         try:
             yield
         except RuntimeError as error:
-            who = self._missing() or f"the ranks do not understand each other: {one_line(error)}"
+            who = self._missing() or f"a collective operation failed: {one_line(error)}"
             raise LostRankError(f"{who}; rank {self.rank} stops too") from error
 
     def _missing(self) -> str | None:
-        """A roll call in the store that the ranks met at, which outlives them: who has gone, or does not come."""
+        """A roll call in the rendezvous store, which outlives the ranks: which one has exited or does not answer."""
         assert self.store is not None
         others, deadline = {*range(self.world)} - {self.rank}, time.monotonic() + ROLL_CALL
         try:
@@ -223,22 +223,22 @@ class Ranks:
                     return f"{names} not answer (killed, or its machine failed)"
                 time.sleep(0.1)
         except RuntimeError:
-            return "the process or machine at which the ranks met is gone"
+            return "the rendezvous store is gone (its process or machine)"
         return None
 
 
-ALONE = Ranks()
+SINGLE_PROCESS = Ranks()
 
 
-def share(module: nn.Module, ranks: Ranks) -> None:
-    """Statistics anywhere in a module are kept over all ranks from now on: they have an attribute `ranks`."""
+def sync_statistics(module: nn.Module, ranks: Ranks) -> None:
+    """Let statistics anywhere in a module (those with an attribute `ranks`) count the samples of all ranks."""
     for part in module.modules():
         if hasattr(part, "ranks"):
-            setattr(part, "ranks", ranks)  # noqa: B010  what the attribute holds is not for nn.Module to say
+            setattr(part, "ranks", ranks)  # noqa: B010  nn.Module does not know its type
 
 
 def on_host(value: Any) -> Any:
-    """Nested data with its tensors in ordinary memory: a GPU of one process is not that of another."""
+    """Nested data with its tensors in host memory: another process may not have this GPU."""
     if isinstance(value, Tensor):
         return value.cpu()
     if isinstance(value, dict):
@@ -254,41 +254,41 @@ def local_world() -> int:
 
 
 @contextmanager
-def joined() -> Iterator[Ranks]:
-    """Meet the other processes that torchrun started; alone where there is no torchrun."""
+def process_group() -> Iterator[Ranks]:
+    """Join the processes that torchrun started; `SINGLE_PROCESS` without torchrun."""
     world = int(os.environ.get("WORLD_SIZE", "1"))
     if world == 1:
-        yield ALONE
+        yield SINGLE_PROCESS
         return
-    rank, store = int(os.environ["RANK"]), meet()
+    rank, store = int(os.environ["RANK"]), init_process_group()
     try:
         yield Ranks(rank, world, int(os.environ.get("LOCAL_RANK", "0")), store=store)
-    except InterruptedRunError:  # all leave together
-        leave()
+    except InterruptedRunError:  # all ranks exit together
+        destroy_process_group()
         raise
     except BaseException as error:
         if not isinstance(error, LostRankError):
-            leave_word(store, rank, error)
+            report_exit(store, rank, error)
         raise
-    leave()
+    destroy_process_group()
 
 
-def leave() -> None:
+def destroy_process_group() -> None:
     """Close the groups.
 
-    A thread of theirs may still hold the tensors of the last message, and needs the interpreter to let go of them.
-    Should it ask when the interpreter is already shutting down, the process would abort: give it a moment.
+    One of their threads may still hold the tensors of the last message, and needs the interpreter to release them. If
+    the interpreter is already shutting down then, the process aborts: wait a moment.
     """
     dist.destroy_process_group()
     time.sleep(0.1)
 
 
-def meet() -> Store:
-    """Join the group; a port that another program holds is told, not traced."""
+def init_process_group() -> Store:
+    """Join the group; a port that another program holds is one line, not a traceback."""
     try:
         store: Store
-        store, rank, world = next(rendezvous("env://", timeout=PATIENT))
-        dist.init_process_group("gloo", store=store, rank=rank, world_size=world, timeout=PATIENT)
+        store, rank, world = next(rendezvous("env://", timeout=HOST_TIMEOUT))
+        dist.init_process_group("gloo", store=store, rank=rank, world_size=world, timeout=HOST_TIMEOUT)
         return store
     except RuntimeError as error:
         where = f"{os.environ.get('MASTER_ADDR')}:{os.environ.get('MASTER_PORT')}"
@@ -300,8 +300,8 @@ def meet() -> Store:
         raise RunError(f"the ranks cannot meet at {where}: {one_line(error)}") from error
 
 
-def leave_word(store: Store, rank: int, error: BaseException) -> None:
-    """Tell the others why this rank leaves, as far as that is still possible."""
+def report_exit(store: Store, rank: int, error: BaseException) -> None:
+    """Write why this rank exits, for the others, where that is still possible."""
     with suppress(RuntimeError):
         store.set(f"gone/{rank}", one_line(error))
 
@@ -309,3 +309,19 @@ def leave_word(store: Store, rank: int, error: BaseException) -> None:
 def one_line(error: BaseException) -> str:
     lines = str(error).strip().splitlines()
     return lines[0][:300] if lines else type(error).__name__
+
+
+def check_keys(state: Iterable[str], known: Iterable[str], owner: str) -> None:
+    """Refuse a state with entries that `reshard` does not know: splitting them wrongly would be silent."""
+    unknown = set(state) - set(known)
+    if unknown:
+        raise RunError(
+            f"the state of {owner} has entries that cannot be split across ranks: {', '.join(sorted(unknown))}; "
+            "resume with the number of ranks that saved it"
+        )
+
+
+def reshard_rows(parts: Sequence[Tensor], world: int, dim: int = 0) -> list[Tensor]:
+    """Rows of `world` ranks from those of another number, in order. The total must be divisible."""
+    rows = torch.cat(list(parts), dim)
+    return [part.clone() for part in rows.split(rows.shape[dim] // world, dim)]

@@ -9,19 +9,19 @@ from collections.abc import Iterable
 class UserError(Exception):
     """Wrong input. The command line prints it as one line and leaves with exit code 2."""
 
-    told = False
-    """Another process of the run says it."""
+    reported = False
+    """Another process of the run prints it."""
 
 
 class RunError(Exception):
     """A run that cannot go on (a bad environment, a full disk). One line, exit code 1."""
 
-    told = False
-    """Another process of the run says it."""
+    reported = False
+    """Another process of the run prints it."""
 
 
 class InterruptedRunError(Exception):
-    """A run that was told to stop, and saved itself. `code` is what the process leaves with."""
+    """A run that was asked to stop and has saved a checkpoint. `code` is the exit code of the process."""
 
     def __init__(self, message: str, code: int):
         super().__init__(message)

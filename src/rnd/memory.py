@@ -1,4 +1,4 @@
-"""How much memory a run needs, and what to do when there is not enough. A refusal before the start beats a crash later.
+"""How much memory a run needs. A run that cannot fit is refused before it starts, with one that can.
 
 Legend: T steps, N environments, S stacked frames.
 """
@@ -19,16 +19,16 @@ from rnd.errors import RunError, UserError
 from rnd.networks import STACK
 
 PER_STEP = 64
-"""Bytes of one step of one environment beside observation and features: action, values, rewards, noise, advantages."""
+"""Bytes per step and environment beside observation and features: action, values, rewards, noise, advantages."""
 ACTIVATIONS_PER_FRAME = 300_000
 """Bytes that the convolutions hold for one stack of frames while a minibatch is optimised. 0.6 MB were measured on the
 CPU; half of it is counted, so that nothing is refused that would fit."""
-ROOM_LEFT = 0.9
-"""Share of the memory that advice makes use of."""
+USABLE = 0.9
+"""Share of the memory that advised sizes use."""
 
 
 def guess_observation(config: Config) -> ObservationSpec:
-    """Before an environment is built: Atari's frames are known, of the others nothing but that there is something."""
+    """Before an environment is built: Atari's frames are known; of others a lower bound, one number."""
     return ObservationSpec("image", (84, 84)) if config.env.id.startswith("ALE/") else ObservationSpec("vector", (1,))
 
 
@@ -38,13 +38,14 @@ def needed(config: Config, observation: ObservationSpec) -> int:
     size = math.prod(observation.shape) * int(np.dtype(observation.dtype).itemsize)
     image = observation.kind == "image"
     frames = (config.rollout_steps + (STACK if image else 1)) * config.env.num_envs * size
+    width = getattr(config.policy_options, "width", 0)
     features = 0 if config.bonus == "none" else 4 * config.bonus_options.features
-    activations = ACTIVATIONS_PER_FRAME if image else 4 * (math.prod(observation.shape) + 4 * config.policy_width)
+    activations = ACTIVATIONS_PER_FRAME if image else 4 * (math.prod(observation.shape) + 4 * width)
     return frames + samples * (PER_STEP + features) + samples // config.minibatches * activations
 
 
 def available(device: torch.device) -> int | None:
-    """Free bytes on a device; None where it cannot be told."""
+    """Free bytes on a device; None where that is unknown."""
     if device.type == "cuda":
         return int(torch.cuda.mem_get_info(device)[0])
     free = [value for value in (_meminfo(), _control_group()) if value is not None]
@@ -64,15 +65,15 @@ def check(config: Config, observation: ObservationSpec, device: torch.device) ->
 def advice(config: Config, share: float) -> str:
     """The nearest sizes that need `share` of the memory."""
     m = config.minibatches
-    envs = int(config.env.num_envs * share * ROOM_LEFT) // m * m
+    envs = int(config.env.num_envs * share * USABLE) // m * m
     if envs >= m:
         return f"nearest: --env.num-envs {envs}"
-    return f"nearest: --env.num-envs {m} --rollout-steps {max(1, int(config.rollout_steps * share * ROOM_LEFT))}"
+    return f"nearest: --env.num-envs {m} --rollout-steps {max(1, int(config.rollout_steps * share * USABLE))}"
 
 
 @contextmanager
 def guarded(config: Config) -> Iterator[None]:
-    """Memory that runs out all the same ends the run with advice instead of a traceback."""
+    """If memory runs out all the same, the run ends with advice instead of a traceback."""
     try:
         yield
     except (MemoryError, torch.OutOfMemoryError, RuntimeError) as error:

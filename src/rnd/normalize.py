@@ -6,20 +6,21 @@ Legend: T steps, N environments, K blocks, B samples.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from rnd.distributed import ALONE, Ranks
+from rnd.distributed import SINGLE_PROCESS, Ranks, check_keys, reshard_rows
 
 START_COUNT = 1e-4
 SMALLEST_VARIANCE = 1e-12
 CHUNK = 2**24
-"""Numbers converted to float64 at a time: a bound on memory, and few enough pieces for a GPU."""
+"""Numbers converted to float64 at a time: bounds the memory, with few enough launches for a GPU."""
 BLOCK = 256
 """Bytes whose squares add up to less than 2**24, where float32 is exact."""
 BLOCKS_AT_ONCE = {"cpu": 1, "cuda": 64}
-"""A CPU wants them in its cache, a GPU wants much to do."""
+"""Blocks per call: few for a CPU's cache, many to fill a GPU."""
 
 
 class RunningMoments(nn.Module):
@@ -28,10 +29,10 @@ class RunningMoments(nn.Module):
     mean: Tensor
     var: Tensor
     count: Tensor
-    ranks: Ranks = ALONE
-    """Whose samples are taken in."""
+    ranks: Ranks = SINGLE_PROCESS
+    """The processes whose samples are counted together."""
     byte_sums: ByteSums
-    """How bytes are summed; compiled on a GPU."""
+    """The function that sums bytes; compiled on a GPU."""
 
     def __init__(self, shape: tuple[int, ...] = ()):
         super().__init__()
@@ -42,12 +43,12 @@ class RunningMoments(nn.Module):
 
     @torch.no_grad()
     def update(self, batch: Tensor) -> None:
-        """Take in samples [B, *shape], those of all ranks."""
-        self.merge(*self.ranks.moments(*batch_moments(batch, self.byte_sums)))
+        """Add samples [B, *shape], those of all ranks. Changes the buffers in place."""
+        self.merge(*self.ranks.all_moments(*batch_moments(batch, self.byte_sums)))
 
     @torch.no_grad()
     def merge(self, mean: Tensor, var: Tensor, count: float) -> None:
-        """Take in a batch that is already summed up."""
+        """Add a batch that is given by its moments."""
         new_mean, new_var, new_count = merge_moments((self.mean, self.var, self.count), (mean, var, count))
         self.mean.copy_(new_mean)
         self.var.copy_(new_var)
@@ -119,7 +120,7 @@ class Whitener(nn.Module):
         self.clip = clip
 
     def update(self, obs: Tensor) -> None:
-        """Take in observations [..., *shape]."""
+        """Update the statistics with observations [..., *shape]."""
         self.moments.update(obs.reshape(-1, *self.moments.mean.shape))
 
     def forward(self, obs: Tensor) -> Tensor:
@@ -144,11 +145,28 @@ class ReturnScaler(nn.Module):
 
     @torch.no_grad()
     def forward(self, rewards_TN: Tensor) -> Tensor:
-        """Update the statistics with one rollout of raw bonuses, and scale them."""
+        """Scale one rollout of raw bonuses. Advances the running sums and the statistics in place first."""
         sums_TN = discounted_sums(rewards_TN.double(), self.carry_N, self.gamma)
         self.carry_N.copy_(sums_TN[-1])
         self.moments.update(sums_TN.reshape(-1))
         return (rewards_TN / self.moments.std).float()
+
+    @property
+    def mean_return(self) -> Tensor:
+        """Mean over the environments of the running sum, unscaled."""
+        return self.carry_N.mean()
+
+    @staticmethod
+    def shared_state(state: dict[str, Any]) -> dict[str, Any]:
+        """What a state holds beside the environments' own sums."""
+        return {name: value for name, value in state.items() if name != "carry_N"}
+
+    @staticmethod
+    def reshard(states: list[dict[str, Any]], world: int) -> list[dict[str, Any]]:
+        """States of `world` ranks from those of another number: each has the sums of its own environments."""
+        check_keys(states[0], ("carry_N", "moments.mean", "moments.var", "moments.count"), "the return scaler")
+        parts = reshard_rows([state["carry_N"] for state in states], world)
+        return [states[0] | {"carry_N": part} for part in parts]
 
 
 def discounted_sums(rewards_TN: Tensor, carry_N: Tensor, gamma: float) -> Tensor:

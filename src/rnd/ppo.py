@@ -1,30 +1,30 @@
 """PPO's loss and update (appendix): four epochs of four minibatches, one Adam for policy and predictor.
 
-Legend: T steps, n environments of a minibatch.
+Legend: T steps, N environments, M minibatches.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Generator, Tensor, nn
 
 from rnd import actions as act
-from rnd.bonus.contract import Bonus
+from rnd.bonus.base import Bonus
 from rnd.config import Config
-from rnd.distributed import ALONE, Ranks
+from rnd.distributed import SINGLE_PROCESS, Ranks
 from rnd.envs.spec import ActionSpec
 from rnd.errors import RunError
-from rnd.fast import Mark, Replay, arithmetic, compiled, filed
-from rnd.networks import Policy, PolicyOutput
+from rnd.graphs import DeviceEvent, GraphedFunction, autocast, compiled
+from rnd.policy.base import Policy, PolicyOutput
 from rnd.returns import Targets
 from rnd.transitions import Rollout, Transitions
 
 
 @dataclass(frozen=True)
-class Batch:
-    """What the update reads: a rollout with its targets, or some environments of it."""
+class UpdateBatch:
+    """What the update reads: a rollout with its targets, or some environments of it (a minibatch)."""
 
     transitions: Transitions
     logp_TN: Tensor
@@ -35,17 +35,19 @@ class Batch:
     keep_TN: Tensor
     """Which transitions train the predictor."""
     weight_N: Tensor
-    """Of the predictor's loss: kept transitions here over those of the average rank, the same in a whole minibatch."""
+    """Weight of the predictor's loss, constant per minibatch: kept transitions here over those of the average rank."""
 
     @staticmethod
-    def of(rollout: Rollout, targets: Targets, bonus_targets: Tensor) -> Batch:
-        keep_TN = torch.zeros_like(rollout.logp_TN, dtype=torch.bool)
+    def of(rollout: Rollout, targets: Targets, bonus_targets: Tensor) -> UpdateBatch:
+        """The whole rollout. All transitions are kept until an epoch draws its mask."""
+        keep_TN = torch.ones_like(rollout.logp_TN, dtype=torch.bool)
         weight_N = torch.ones_like(rollout.logp_TN[0])
-        moves, first_TN, hidden_NH = rollout.transitions, rollout.first_TN, rollout.hidden_NH
-        return Batch(moves, rollout.logp_TN, first_TN, hidden_NH, targets, bonus_targets, keep_TN, weight_N)
+        parts = rollout.transitions, rollout.logp_TN, rollout.first_TN, rollout.hidden_NH
+        return UpdateBatch(*parts, targets, bonus_targets, keep_TN, weight_N)
 
-    def envs(self, rows: slice) -> Batch:
-        return Batch(
+    def envs(self, rows: slice) -> UpdateBatch:
+        """The part of some environments."""
+        return UpdateBatch(
             self.transitions.envs(rows),
             self.logp_TN[:, rows],
             self.first_TN[:, rows],
@@ -56,13 +58,12 @@ class Batch:
             self.weight_N[rows],
         )
 
-    def tensors(self) -> list[Tensor]:
-        """What comes with a rollout; the rest is drawn in the update."""
-        moves = self.transitions
-        return [
-            *(moves.frames, moves.age, moves.actions, self.logp_TN, self.first_TN, self.hidden_NH),
-            *(*self.targets, self.bonus_targets),
-        ]
+
+LOSSES = (
+    *("policy_loss", "value_ext_loss", "value_int_loss", "entropy", "approx_kl", "clip_share"),
+    *("bonus_loss", "loss", "grad_norm"),
+)
+"""What an update reports: means over its minibatches."""
 
 
 def policy_loss(
@@ -85,13 +86,16 @@ def policy_loss(
     }
 
 
-def minibatch_loss(config: Config, action: ActionSpec, policy: Policy, bonus: Bonus, batch: Batch) -> dict[str, Tensor]:
+def minibatch_loss(
+    config: Config, action: ActionSpec, policy: Policy, bonus: Bonus, batch: UpdateBatch
+) -> dict[str, Tensor]:
     """All losses of one minibatch; "loss" is what is minimised."""
-    moves = batch.transitions
-    out = policy.unroll(moves.obs, batch.hidden_NH, batch.first_TN)
+    transitions = batch.transitions
+    out = policy.unroll(transitions.obs, batch.hidden_NH, batch.first_TN)
     out = PolicyOutput(*(x.float() for x in out))
-    losses = policy_loss(config, action, out, moves.actions, batch.logp_TN, batch.targets)
-    losses["bonus_loss"] = bonus.loss(moves, batch.bonus_targets, batch.keep_TN, config.keep) * batch.weight_N[0]
+    losses = policy_loss(config, action, out, transitions.actions, batch.logp_TN, batch.targets)
+    bonus_loss = bonus.loss(transitions, batch.bonus_targets, batch.keep_TN, config.keep)
+    losses["bonus_loss"] = bonus_loss * batch.weight_N[0]
     losses["loss"] = (
         losses["policy_loss"]
         - config.entropy_coef * losses["entropy"]
@@ -104,9 +108,9 @@ def minibatch_loss(config: Config, action: ActionSpec, policy: Policy, bonus: Bo
 class Learner:
     """The optimiser and the update of a rollout.
 
-    An epoch works on fixed tensors and never waits for the host, so that on CUDA it is one captured graph. Whether
-    a loss or gradient was not finite is kept on the device: the optimiser skips its step from then on, and the host
-    looks once a rollout. With several ranks the epoch is not captured: gradients meet between its kernels.
+    An epoch never synchronises with the host, so that on CUDA it is one captured graph. Whether a loss or gradient was
+    not finite is kept on the device: the optimiser skips its steps from then on (`found_inf`), and the host reads it
+    once per rollout. With several ranks the epoch is not captured: gradients are averaged between its kernels.
     """
 
     def __init__(
@@ -116,7 +120,7 @@ class Learner:
         policy: Policy,
         bonus: Bonus,
         generator: Generator,
-        ranks: Ranks = ALONE,
+        ranks: Ranks = SINGLE_PROCESS,
     ):
         self.config, self.action, self.policy, self.bonus, self.ranks = config, action, policy, bonus, ranks
         self.generator, self.device = generator, generator.device
@@ -125,63 +129,60 @@ class Learner:
         self.optimizer = torch.optim.Adam(
             self.parameters, lr=config.lr, betas=(0.9, 0.999), eps=1e-8, fused=True, capturable=cuda
         )
-        self.batch: Batch | None = None
-        self.sums: dict[str, Tensor] = {}
         self.not_finite = torch.zeros((), device=self.device)
         self.optimizer.found_inf = self.not_finite  # type: ignore[attr-defined]
-        self._loss = compiled(minibatch_loss, config, self.device)
-        self._updated = Mark(self.device)
-        self._epoch = Replay(self.epoch, config, self.device) if ranks.world == 1 else self.epoch
+        self._loss = compiled(minibatch_loss, config, self.device) if policy.compilable else minibatch_loss
+        self._updated = DeviceEvent(self.device)
+        self._epoch = GraphedFunction(self.epoch, config, self.device) if ranks.world == 1 else self.epoch
 
     def update(self, rollout: Rollout, targets: Targets, bonus_targets: Tensor) -> dict[str, float]:
-        """Epochs over minibatches of N / minibatches whole environments, in a fixed order."""
-        config = self.config
-        batch = self.batch = filed(self.batch, Batch.of(rollout, targets, bonus_targets), config, self.device)
+        """Epochs over minibatches of N / minibatches whole environments, in a fixed order; returns the mean losses."""
+        config, batch = self.config, UpdateBatch.of(rollout, targets, bonus_targets)
         draws = torch.rand(config.epochs, *batch.keep_TN.shape, generator=self.generator, device=self.device)
-        for total in self.sums.values():
-            total.zero_()
+        totals = {name: torch.zeros((), device=self.device) for name in LOSSES}
         for draw_TN in draws:
-            torch.lt(draw_TN, config.keep, out=batch.keep_TN)
-            self._weigh(batch)
-            self._epoch()
-        self._updated.set()
+            batch = replace(batch, keep_TN=draw_TN < config.keep)
+            totals = self._epoch(replace(batch, weight_N=self._rank_weight(batch)), totals)
+        self._updated.record()
         self._updated.wait()
         count = config.epochs * config.minibatches
-        *sums, not_finite = torch.stack([*self.sums.values(), self.not_finite]).tolist()
-        losses = {name: total / count for name, total in zip(self.sums, sums, strict=True)}
+        *sums, not_finite = torch.stack([*totals.values(), self.not_finite]).tolist()
+        losses = {name: total / count for name, total in zip(totals, sums, strict=True)}
         if not_finite:
             raise NonFiniteLossError(losses)
         return losses
 
-    def epoch(self) -> None:
-        """One optimiser step a minibatch. Nothing is stepped on a loss or gradient that is not finite."""
-        assert self.batch is not None
+    def epoch(self, batch: UpdateBatch, totals: dict[str, Tensor]) -> dict[str, Tensor]:
+        """One optimiser step per minibatch; returns `totals` with the losses added.
+
+        Advances in place, on the device: parameters, Adam's moments, and `not_finite`, which prevents every later step.
+        """
         size = self.config.env.num_envs // self.config.minibatches
         for start in range(0, self.config.env.num_envs, size):
-            part = self.batch.envs(slice(start, start + size))
-            with arithmetic(self.config, self.device):
+            part = batch.envs(slice(start, start + size))
+            with autocast(self.config, self.device):
                 losses = self._loss(self.config, self.action, self.policy, self.bonus, part)
             self.optimizer.zero_grad(set_to_none=True)
             losses["loss"].backward()
             losses = {name: value.detach() for name, value in losses.items()}
             gradients = [p.grad for p in self.parameters if p.grad is not None]
-            self.ranks.mean_([*gradients, *losses.values()])
+            self.ranks.all_mean_([*gradients, *losses.values()])
             norm = nn.utils.get_total_norm(gradients)
             self.not_finite.logical_or_(~torch.isfinite(norm + losses["loss"]))
             self.optimizer.step()
-            for name, value in (losses | {"grad_norm": norm}).items():
-                self.sums.setdefault(name, torch.zeros((), device=self.device)).add_(value)
+            totals = {name: total + (losses | {"grad_norm": norm})[name] for name, total in totals.items()}
+        return totals
 
-    def _weigh(self, batch: Batch) -> None:
-        """The predictor's loss is a mean over kept transitions, of which ranks have different numbers. Weighted so, the
-        mean of all ranks' losses is the mean over all that are kept."""
+    def _rank_weight(self, batch: UpdateBatch) -> Tensor:
+        """Weights [N] of the predictor's loss. It is a mean over kept transitions, and ranks keep different numbers of
+        them: weighted so, the mean of all ranks' losses is the mean over all kept transitions."""
         if self.ranks.world == 1:
-            return
-        kept_M = batch.keep_TN.view(len(batch.keep_TN), self.config.minibatches, -1).sum((0, 2)).float()
+            return batch.weight_N
+        keep_TN, minibatches = batch.keep_TN, self.config.minibatches
+        kept_M = keep_TN.view(len(keep_TN), minibatches, -1).sum((0, 2)).float()
         average_M = kept_M.clone()
-        self.ranks.mean_([average_M])
-        weight_M = kept_M / average_M.clamp_min(1e-6)
-        batch.weight_N.copy_(weight_M.repeat_interleave(batch.weight_N.numel() // self.config.minibatches))
+        self.ranks.all_mean_([average_M])
+        return (kept_M / average_M.clamp_min(1e-6)).repeat_interleave(keep_TN.shape[1] // minibatches)
 
     def state_dict(self) -> dict[str, dict[str, Tensor]]:
         """Adam's moments and step counts, by the number of the parameter. Its settings come from the config."""
@@ -197,7 +198,7 @@ class Learner:
 
 
 def laid_out_like(parameter: Tensor, value: Tensor) -> Tensor:
-    """`value` in the memory order of its parameter: the fused optimiser goes through both side by side."""
+    """`value` in the memory order of its parameter: the fused optimiser reads both element by element."""
     if value.shape != parameter.shape:
         return value
     return torch.empty_like(parameter, dtype=value.dtype, device=value.device, requires_grad=False).copy_(value)

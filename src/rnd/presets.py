@@ -1,11 +1,15 @@
-"""Which config a game starts from: the paper's for Atari, small ones elsewhere.
+"""The config that a game starts from: the paper's for Atari, small ones elsewhere.
 
 A preset is only a starting point: every field can be set on the command line.
 """
 
 from __future__ import annotations
 
-from rnd.config import BonusConfig, Config, EnvConfig
+from dataclasses import replace
+from typing import Any
+
+from rnd.components import resolve
+from rnd.config import BonusOptions, Config, EnvConfig
 
 DEFAULT_JOB = "MiniGrid-MultiRoom-N4-S5-v1"
 
@@ -26,7 +30,7 @@ def preset(game: str) -> Config:
     env_id = ATARI_GAMES.get(game, game)
     if env_id.startswith("ALE/"):
         return atari(env_id)
-    return own(env_id) if env_id.startswith("rnd/") else small(env_id)
+    return builtin(env_id) if env_id.startswith("rnd/") else small(env_id)
 
 
 def atari(env_id: str) -> Config:
@@ -38,7 +42,7 @@ def small(env_id: str) -> Config:
     """A run of minutes on two cores, for vector observations. Sparse-reward tasks are what it is tuned on."""
     return Config(
         env=EnvConfig(id=env_id, num_envs=32, frame_skip=1, sticky=0.0),
-        bonus_options=BonusConfig(features=64, hidden=128, keep=1.0, random_steps=128),
+        bonus_options=BonusOptions(features=64, hidden=128, keep=1.0, random_steps=128),
         policy="mlp",
         frames=600_000,
         rollout_steps=64,
@@ -52,11 +56,11 @@ def small(env_id: str) -> Config:
     )
 
 
-def own(env_id: str) -> Config:
-    """DeepSea and NoisyTV: cells one-hot. A policy that must make 20 right choices in a row may not stay random."""
+def builtin(env_id: str) -> Config:
+    """DeepSea and NoisyTV: cells one-hot. A lower entropy weight: DeepSea needs 20 right choices in a row."""
     return Config(
         env=EnvConfig(id=env_id, num_envs=32, frame_skip=1, sticky=0.0),
-        bonus_options=BonusConfig(features=64, hidden=128, keep=1.0, random_steps=128),
+        bonus_options=BonusOptions(features=64, hidden=128, keep=1.0, random_steps=128),
         policy="mlp",
         frames=400_000,
         lr=1e-3,
@@ -64,3 +68,16 @@ def own(env_id: str) -> Config:
         clip_reward=False,
         bootstrap_truncated=True,
     )
+
+
+def changes(config: Config, *roles: str) -> dict[str, Any]:
+    """The fields of some roles that differ from the preset of the game, by dotted name.
+
+    Options that only a module of the user's own declares count as changed: their defaults are not known here.
+    """
+    start = replace(preset(config.env.id), bonus=config.bonus, policy=config.policy)
+    config, before = resolve(config, import_all=False), resolve(start, import_all=False).flat()
+    before |= {"bonus": preset(config.env.id).bonus, "policy": preset(config.env.id).policy}
+    flat = config.flat()
+    names = [name for role in roles for name in config.named(role)]
+    return {name: flat[name] for name in flat if name in names and flat[name] != before.get(name, object())}

@@ -21,7 +21,7 @@ class Stream(NamedTuple):
 
 
 class Targets(NamedTuple):
-    """What the update regresses on and pushes along."""
+    """Advantages of the policy loss, and the returns that the value heads regress on."""
 
     advantages_TN: Tensor
     returns_ext_TN: Tensor
@@ -57,18 +57,19 @@ def combine(
     values_ext_TpN: Tensor,
     values_int_TpN: Tensor,
     done_TN: Tensor,
-    beyond_TN: Tensor,
+    truncation_bootstrap_TN: Tensor,
 ) -> Targets:
-    """A = c_E A_E + c_I A_I with a horizon and a discount each; or one stream of the summed rewards.
+    """A = c_E A_E + c_I A_I with one horizon and one discount per stream; or one stream of the summed rewards.
 
-    `beyond` is what the extrinsic stream, or the one of both, goes on with past a time limit: no reward, so no weight.
+    The truncation bootstrap continues the extrinsic stream, or the one of both, at a time limit. It is a value, not a
+    reward: no coefficient multiplies it.
     """
     lam = config.gae_lambda
     if config.value_heads == 1:
-        rewards_TN = config.ext_coef * rewards_ext_TN + config.int_coef * rewards_int_TN + beyond_TN
+        rewards_TN = config.ext_coef * rewards_ext_TN + config.int_coef * rewards_int_TN + truncation_bootstrap_TN
         one = gae(rewards_TN, values_ext_TpN, done_TN, config.gamma_ext, lam, episodic=True)
         return Targets(one.advantages_TN, one.returns_TN, torch.zeros_like(one.returns_TN))
-    ext = gae(rewards_ext_TN + beyond_TN, values_ext_TpN, done_TN, config.gamma_ext, lam, episodic=True)
+    ext = gae(rewards_ext_TN + truncation_bootstrap_TN, values_ext_TpN, done_TN, config.gamma_ext, lam, episodic=True)
     int_ = gae(rewards_int_TN, values_int_TpN, done_TN, config.gamma_int, lam, episodic=config.episodic_int)
     advantages_TN = config.ext_coef * ext.advantages_TN + config.int_coef * int_.advantages_TN
     return Targets(advantages_TN, ext.returns_TN, int_.returns_TN)

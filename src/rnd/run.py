@@ -13,8 +13,10 @@ from typing import Any
 from rich.console import Console
 
 from rnd import envs, memory
+from rnd.components import resolve
 from rnd.config import Config
-from rnd.distributed import LostRankError, Ranks, joined
+from rnd.console import say
+from rnd.distributed import LostRankError, Ranks, process_group
 from rnd.envs.interface import VectorEnv
 from rnd.errors import InterruptedRunError, RunError
 from rnd.ppo import NonFiniteLossError
@@ -24,7 +26,7 @@ from rnd.record.checkpoint import Checkpoint
 from rnd.record.folder import RunFolder
 from rnd.record.interrupt import Interrupts
 from rnd.record.keeper import Keeper, NotSavedError
-from rnd.record.metrics import CsvWriter, Row, TensorBoardWriter, WandbWriter, Writer, Writers, truncate
+from rnd.record.metrics import CsvWriter, Row, RunInfo, Writers, check_writers, make_writers, truncate
 from rnd.record.places import PlacesWriter
 from rnd.record.progress import Phase, count, duration, shown
 from rnd.train import Trainer, random_steps, resolve_device
@@ -32,13 +34,14 @@ from rnd.train import Trainer, random_steps, resolve_device
 
 def start(config: Config, console: Console) -> RunFolder:
     """Train a new run, alone or as one of torchrun's processes."""
-    WandbWriter.check(config)
-    with joined() as everyone, Interrupts() as stop, memory.guarded(config):
-        ranks = everyone.on(config.device)
-        config, console = ranks.share_of(config), console_of(ranks, console)
+    config = resolve(config)
+    check_writers(config)
+    with process_group() as ranks, Interrupts() as stop, memory.guarded(config):
+        ranks = ranks.on(config.device)
+        config, console = ranks.config_of_new_run(config), console_of(ranks, console)
         with closing(make_envs(config, ranks)) as env:
             trainer = Trainer(config, env, ranks)
-            folder = ranks.first(lambda: RunFolder.create(config))
+            folder = ranks.on_rank0(lambda: RunFolder.create(config))
             with locked(folder, ranks):
                 begin(trainer, folder, console, stop)
                 work(trainer, folder, console, stop)
@@ -46,9 +49,9 @@ def start(config: Config, console: Console) -> RunFolder:
 
 
 def resume(path: Path, console: Console, frames: int | None = None) -> RunFolder:
-    """Go on with a run, exactly as if it had not been stopped; `frames` makes it longer (or shorter).
+    """Continue a run, exactly as if it had not been stopped; `frames` makes it longer (or shorter).
 
-    Another number of ranks deals the environments anew; rank 0 alone reads the checkpoint, and tells the others.
+    Another number of ranks splits the environments anew. Only rank 0 reads the checkpoint.
     """
     saved: Checkpoint | None = None
 
@@ -57,18 +60,18 @@ def resume(path: Path, console: Console, frames: int | None = None) -> RunFolder
         saved = newest(folder, console)
         return saved.about if saved else None
 
-    with joined() as everyone, Interrupts() as stop:
-        folder, console = everyone.first(lambda: RunFolder.open(path)), console_of(everyone, console)
-        with locked(folder, everyone):
-            config = everyone.share_again(everyone.first(folder.config))
+    with process_group() as ranks, Interrupts() as stop:
+        folder, console = ranks.on_rank0(lambda: RunFolder.open(path)), console_of(ranks, console)
+        with locked(folder, ranks):
+            config = resolve(ranks.config_of_resumed_run(ranks.on_rank0(folder.config)))
             if frames is not None:
                 config = dataclasses.replace(config, frames=frames)
             config.validate()
-            WandbWriter.check(config)
-            ranks = everyone.on(config.device)
-            about = ranks.first(read)
+            check_writers(config)
+            ranks = ranks.on(config.device)
+            about = ranks.on_rank0(read)
             if about and about["iteration"] >= config.iterations:
-                done = f"{path} is finished: {about['frames']:,} frames; to go on: rnd resume {path} --frames N"
+                done = f"{path} is finished: {about['frames']:,} frames; to continue: rnd resume {path} --frames N"
                 say(console, done)
                 return folder
             with memory.guarded(config), closing(make_envs(config, ranks)) as env:
@@ -79,44 +82,42 @@ def resume(path: Path, console: Console, frames: int | None = None) -> RunFolder
                     restore(trainer, saved, about, folder, console)
                 else:
                     begin(trainer, folder, console, stop)
-                if ranks.leads:
+                if ranks.is_rank0:
                     folder.write_json("config.json", config.to_dict())
                 work(trainer, folder, console, stop, about)
     return folder
 
 
 def make_envs(config: Config, ranks: Ranks) -> VectorEnv:
-    """The environments, unless there can be no room for their rollouts."""
+    """The environments. Refuses them first where their rollouts cannot fit into memory."""
     memory.check(config, memory.guess_observation(config), resolve_device(config, ranks))
     return envs.make(config)
 
 
 def console_of(ranks: Ranks, console: Console) -> Console:
-    """One process speaks."""
-    return console if ranks.leads else Console(quiet=True)
+    """Only rank 0 prints."""
+    return console if ranks.is_rank0 else Console(quiet=True)
 
 
 @contextmanager
 def locked(folder: RunFolder, ranks: Ranks) -> Iterator[None]:
     """Rank 0 holds the folder for all."""
     with ExitStack() as stack:
-        ranks.first(lambda: stack.enter_context(folder.lock()))
+        ranks.on_rank0(lambda: stack.enter_context(folder.lock()))
         yield
 
 
 def begin(trainer: Trainer, folder: RunFolder, console: Console, stop: Interrupts) -> None:
     """The first steps of a run: the random agent, then the first observations."""
-    if trainer.ranks.leads:
+    if trainer.ranks.is_rank0:
         rewind(folder, dict.fromkeys(FILES, 0))
     banner(trainer, folder, console)
     random_start(trainer, folder, console, stop)
-    trainer.collector.start()
-    if trainer.env.spec.has_rooms:  # the room in which the first episodes start was entered, too
-        trainer.episodes.update([], trainer.env.buffers["room"].tolist(), frames=0)
+    trainer.start()
 
 
 def newest(folder: RunFolder, console: Console) -> Checkpoint | None:
-    """The checkpoint to go on from. Damaged ones after it are named and set aside."""
+    """The checkpoint to continue from. Damaged ones after it are reported and renamed."""
     saved, problems = checkpoint.newest(folder.checkpoints)
     for problem in problems:
         say(console, f"damaged checkpoint: {problem}")
@@ -132,7 +133,7 @@ def newest(folder: RunFolder, console: Console) -> Checkpoint | None:
 def restore(
     trainer: Trainer, saved: Checkpoint | None, about: dict[str, Any], folder: RunFolder, console: Console
 ) -> None:
-    """Bring trainer and files back to the moment of a checkpoint, which rank 0 has read."""
+    """Restore trainer and files to the moment of a checkpoint, which rank 0 has read."""
     try:
         exact = trainer.load_state_dict(saved.state if saved else {})
     except (KeyError, ValueError, RuntimeError) as error:
@@ -142,8 +143,8 @@ def restore(
     if not exact:
         before = place(Config.from_dict(about["config"]), about["device"])
         now = place(trainer.config, trainer.device.type)
-        say(console, f"the run moves from {before} to {now}: its random draws differ from here")
-    if trainer.ranks.leads:
+        say(console, f"the run moves from {before} to {now}: its random draws differ from now on")
+    if trainer.ranks.is_rank0:
         rewind(folder, about["sizes"])
         described = folder.read_json("run.json")
         stamp = {"iteration": trainer.iteration, "at": datetime.now(UTC).isoformat(timespec="seconds")}
@@ -151,7 +152,7 @@ def restore(
 
 
 def place(config: Config, device: str) -> str:
-    """Where a run is computed."""
+    """Device and number of ranks of a run, as text."""
     return device if config.ranks == 1 else f"{device} on {config.ranks} ranks"
 
 
@@ -162,7 +163,7 @@ def rewind(folder: RunFolder, sizes: dict[str, int]) -> None:
 
 
 def random_start(trainer: Trainer, folder: RunFolder, console: Console, stop: Interrupts) -> None:
-    """The random agent's steps, as a phase of their own."""
+    """The random agent's steps, with a progress bar of their own."""
     config, steps = trainer.config, random_steps(trainer.config)
     if not trainer.bonus.random_start:
         return
@@ -179,8 +180,8 @@ def random_start(trainer: Trainer, folder: RunFolder, console: Console, stop: In
 
 
 def agreed(ranks: Ranks, stop: Interrupts) -> bool:
-    """All ranks leave at the same moment, whichever was told to."""
-    code = int(ranks.largest(stop.code or 0)[0])
+    """Whether any rank got a signal: all ranks stop after the same iteration."""
+    code = int(ranks.all_max(stop.code or 0)[0])
     stop.code = code or None
     return code > 0
 
@@ -188,26 +189,27 @@ def agreed(ranks: Ranks, stop: Interrupts) -> bool:
 def work(
     trainer: Trainer, folder: RunFolder, console: Console, stop: Interrupts, about: dict[str, Any] | None = None
 ) -> None:
-    """Train to the end, or until told to stop; whatever comes, what is done is on the disk."""
-    writers = make_writers(trainer, folder)
+    """Train to the end, or until a signal; write checkpoints before, between and after."""
+    writers = all_writers(trainer, folder)
     try:
         last: Row = about["row"] if about else {}
         keeper = Keeper(trainer, folder, writers, trainer.iteration if about else None)
         keeper.save(last)
         last = loop(trainer, writers, keeper, console, stop, last)
         keeper.save(last)
-    except LostRankError as error:  # it may be noticed anywhere
-        raise LostRankError(f"{error}; {how_to_go_on(folder)}") from error
+    except LostRankError as error:  # any collective operation may raise it
+        raise LostRankError(f"{error}; {how_to_resume(folder)}") from error
     finally:
-        trainer.collector.close()  # before the environments: a rollout may be under way
+        trainer.collector.close()  # before the environments: a rollout may still be running
         writers.close()
-    farewell(folder, last, console, "stopped" if stop.code else "finished")
+    summary(folder, last, console, "stopped" if stop.code else "finished")
     if stop.code is not None and trainer.iteration < trainer.config.iterations:
-        raise InterruptedRunError(f"saved at iteration {trainer.iteration}; go on: rnd resume {folder.path}", stop.code)
+        text = f"saved at iteration {trainer.iteration}; to continue: rnd resume {folder.path}"
+        raise InterruptedRunError(text, stop.code)
 
 
 def loop(trainer: Trainer, writers: Writers, keeper: Keeper, console: Console, stop: Interrupts, last: Row) -> Row:
-    """Consume the training loop: record every iteration, show it, and save now and then."""
+    """Consume the training loop: record and show every iteration, and write checkpoints when they are due."""
     config, row = trainer.config, last
     clock = time.monotonic()
     with Phase(console, "training", config.iterations * config.frames_per_rollout, trainer.frames) as phase:
@@ -220,22 +222,22 @@ def loop(trainer: Trainer, writers: Writers, keeper: Keeper, console: Console, s
                 announce(config, phase.rate, console)
             if agreed(trainer.ranks, stop):
                 break
-            if trainer.ranks.largest(keeper.due)[0]:
+            if trainer.ranks.all_max(keeper.due)[0]:
                 save_or_warn(keeper, row, console)
     return row
 
 
 def timing(trainer: Trainer, seconds: float) -> Row:
-    """Where the wall time of an iteration went. With --overlap the parts run side by side and add up to more."""
+    """Wall-clock times of an iteration. With --overlap the parts run side by side and add up to more."""
     parts = trainer.collector.clock.lap() | trainer.clock.lap()
     speed = trainer.config.frames_per_rollout / max(seconds, 1e-9)
     return {"seconds": seconds, "frames_per_second": speed, **parts, "other": max(0.0, seconds - sum(parts.values()))}
 
 
 def rows(trainer: Trainer, keeper: Keeper, last: Row) -> Iterator[Row]:
-    """The rows of the training loop. A run that breaks down says how to go on.
+    """The rows of the training loop. The error of a run that fails says how to continue.
 
-    A loss that is not finite leaves its state behind: going on from an earlier checkpoint may meet it again.
+    After a loss that is not finite the state is kept: an earlier checkpoint may lead to the same loss.
     """
     row = last
     try:
@@ -247,38 +249,27 @@ def rows(trainer: Trainer, keeper: Keeper, last: Row) -> Iterator[Row]:
     except LostRankError:
         raise
     except RunError as error:
-        raise RunError(f"{error}; {how_to_go_on(keeper.folder)}") from error
+        raise RunError(f"{error}; {how_to_resume(keeper.folder)}") from error
 
 
-def how_to_go_on(folder: RunFolder) -> str:
-    return f"to go on from the last checkpoint: rnd resume {folder.path}"
+def how_to_resume(folder: RunFolder) -> str:
+    return f"to continue from the last checkpoint: rnd resume {folder.path}"
 
 
 def save_or_warn(keeper: Keeper, row: Row, console: Console) -> None:
-    """A disk that is full now may have room at the next checkpoint: the run goes on."""
+    """A disk that is full now may have space at the next checkpoint: the run continues."""
     try:
         keeper.save(row)
     except NotSavedError as error:
-        console.print(f"[red]error:[/red] {error}; training goes on", highlight=False, soft_wrap=True)
+        console.print(f"[red]error:[/red] {error}; training continues", highlight=False, soft_wrap=True)
 
 
-def make_writers(trainer: Trainer, folder: RunFolder) -> Writers:
-    config = trainer.config
-    if not trainer.ranks.leads:
+def all_writers(trainer: Trainer, folder: RunFolder) -> Writers:
+    """metrics.csv, the map of places, and the writers that the config names; none but on rank 0."""
+    if not trainer.ranks.is_rank0:
         return Writers([])
-    # TensorBoard drops what an earlier process wrote after the checkpoint.
-    writers: list[Writer] = [
-        CsvWriter(folder.path),
-        TensorBoardWriter(folder.path, purge_step=trainer.frames + 1),
-        PlacesWriter(folder.path, trainer.episodes),
-    ]
-    if config.wandb:
-        writers.append(WandbWriter(folder.path, folder.path.name, config.to_dict()))
-    return Writers(writers)
-
-
-def say(console: Console, text: str) -> None:
-    console.print(text, highlight=False, soft_wrap=True, markup=False)
+    info = RunInfo(folder.path, trainer.config, trainer.frames)
+    return Writers([CsvWriter(folder.path), PlacesWriter(folder.path, trainer.episodes), *make_writers(info)])
 
 
 def banner(trainer: Trainer, folder: RunFolder, console: Console) -> None:
@@ -293,14 +284,14 @@ def banner(trainer: Trainer, folder: RunFolder, console: Console) -> None:
 
 
 def announce(config: Config, rate: float, console: Console) -> None:
-    """How long the whole run takes at the speed of the first iteration."""
+    """Time of the whole run at the speed of the first iteration."""
     total = config.iterations * config.frames_per_rollout
     speed = f"{duration(total / rate)} at {count(rate)} frames/s"
     say(console, f"{count(total)} frames in {config.iterations:,} rollouts take {speed}")
 
 
-def farewell(folder: RunFolder, last: Row, console: Console, word: str) -> None:
-    """The result, and where everything is."""
+def summary(folder: RunFolder, last: Row, console: Console, word: str) -> None:
+    """The result, and the paths of what was written."""
     say(console, f"{word}: " + ", ".join(f"{title} {text}" for title, text in shown(last)[:4]))
     say(console, f"  metrics      {folder.path / 'metrics.csv'}")
     say(console, f"  tensorboard  tensorboard --logdir {folder.path / 'tensorboard'}")

@@ -1,4 +1,4 @@
-"""Where the wall time goes."""
+"""Wall-clock time by name."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import time
 
 
 class Stopwatch:
-    """Seconds by name: `with clock("emulation"): ...`; `lap` tells and forgets them."""
+    """Seconds by name: `with clock("emulation"): ...`; `lap` returns and resets them."""
 
     def __init__(self, *names: str):
         self.seconds = dict.fromkeys(names, 0.0)
@@ -21,7 +21,7 @@ class Stopwatch:
 
 
 class Span:
-    """The time inside a `with`. Made once a name: a rollout has hundreds of them."""
+    """The time inside a `with`. Made once per name: a rollout has hundreds of them."""
 
     def __init__(self, clock: Stopwatch, name: str):
         self.clock, self.name, self.begun = clock, name, 0.0

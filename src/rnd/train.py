@@ -13,62 +13,76 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from rnd import bonus as bonuses
 from rnd import memory
+from rnd.bonus import make_bonus
+from rnd.components import resolve
 from rnd.config import Config
-from rnd.distributed import ALONE, Ranks, share
+from rnd.distributed import SINGLE_PROCESS, Ranks, sync_statistics
 from rnd.envs.interface import VectorEnv
 from rnd.envs.splitmix import environment_seed
 from rnd.errors import RunError, UserError
-from rnd.fast import Replay, arithmetic, channels_last, compile_sums, compiled, filed, make_current
-from rnd.networks import Policy
+from rnd.graphs import GraphedFunction, autocast, channels_last, compile_sums, compiled, set_device
 from rnd.normalize import ReturnScaler
 from rnd.overlap import OverlappedCollector
+from rnd.policy import make_policy
 from rnd.ppo import Learner
 from rnd.record import generators
 from rnd.record.episodes import EpisodeStats
 from rnd.record.metrics import Row
-from rnd.redistribute import deal
 from rnd.returns import Targets, combine
 from rnd.rollout import Collector, random_actions
 from rnd.stopwatch import Stopwatch
 from rnd.transitions import Rollout, Transitions
 
-SCORED_AT_ONCE = {"cpu": 4096, "cuda": 65_536}
-"""Transitions whose bonus is computed together: bounds the memory of the networks' activations."""
+CHUNK = {"cpu": 4096, "cuda": 65_536}
+"""Transitions whose bonus is computed in one call: bounds the memory of the networks' activations."""
+
+
+PER_RANK = ("scaler", "collector", "env", "generators")
+"""Entries of the state that each rank has its own of."""
+
+
+class BonusStats(NamedTuple):
+    """Scalars of one rollout for the metrics."""
+
+    raw: Tensor
+    scaled: Tensor
+    discounted_sum: Tensor
+    """Mean over the environments of the running sum of raw bonuses."""
+    largest: Tensor
+    scale: Tensor
 
 
 class Prepared(NamedTuple):
-    """What the update reads beside the rollout, and figures of it: means of the raw and the scaled bonus and of its
-    discounted sum, the largest bonus, and the scale."""
+    """What the update needs beside the rollout."""
 
     targets: Targets
     bonus_targets: Tensor
-    figures: Tensor
+    stats: BonusStats
 
 
 class Trainer:
-    """All that has state in a run, in the order in which data flows."""
+    """Everything that has state in a run, in the order in which data flows.
 
-    def __init__(self, config: Config, env: VectorEnv, ranks: Ranks = ALONE):
+    Call `random_start`, `start` and then `train`; or `load_state_dict` and then `train`.
+    """
+
+    def __init__(self, config: Config, env: VectorEnv, ranks: Ranks = SINGLE_PROCESS):
+        config = resolve(config)
         self.config, self.env, self.ranks = config, env, ranks
         self.device = resolve_device(config, ranks)
         self.iteration = 0
+        self._started = False
         seed_everything(config)
         spec = env.spec
-        check_policy(config, env)
         memory.check(config, spec.observation, self.device)
-        policy = Policy(
-            config.policy, spec.observation, spec.action, config.policy_width, third_kernel=config.policy_kernel
-        )
-        bonus = bonuses.make(config.bonus, spec.observation, spec.action, config.bonus_options)
-        self.policy = channels_last(policy.to(self.device), self.device)
-        self.bonus = channels_last(bonus.to(self.device), self.device)
+        self.policy = channels_last(make_policy(config, spec).to(self.device), self.device)
+        self.bonus = channels_last(make_bonus(config, spec).to(self.device), self.device)
         compile_sums(self.bonus, config, self.device)
         self.scaler = ReturnScaler(config.env.num_envs, config.gamma_int).to(self.device)
         for module in self.modules().values():
-            ranks.copy_from_first_(module)
-            share(module, ranks)
+            ranks.broadcast_(module)
+            sync_statistics(module, ranks)
         # Acting and learning may overlap, so each draws from its own generator.
         acting, learning = torch.Generator(self.device), torch.Generator(self.device)
         self.generators = {"acting": acting, "learning": learning}
@@ -79,70 +93,75 @@ class Trainer:
         self.learner = Learner(config, spec.action, self.policy, self.bonus, learning, ranks)
         self.episodes = EpisodeStats(spec.success_return, spec.has_cells)
         self.clock = Stopwatch("learning")
-        self.rollout: Rollout | None = None
-        self.prepared: Prepared | None = None
         self._score = compiled(self.bonus.score, config, self.device)
         self._bonus_targets = compiled(self.bonus.targets, config, self.device)
         captured = ranks.world == 1 and self.bonus.capturable
-        self._prepare = Replay(self.prepare, config, self.device) if captured else self.prepare
+        self._prepare = GraphedFunction(self.prepare, config, self.device) if captured else self.prepare
 
     @property
     def frames(self) -> int:
         return self.iteration * self.config.frames_per_rollout
 
+    def start(self) -> None:
+        """Reset the environments: the first observations, and the rooms in which the first episodes start."""
+        self.collector.start()
+        if self.env.spec.has_rooms:
+            self.episodes.update([], self.env.buffers["room"].tolist(), frames=0)
+        self._started = True
+
     def train(self) -> Iterator[Row]:
-        """Algorithm 1 of the paper; one row of metrics an iteration."""
+        """Algorithm 1 of the paper; one row of metrics per iteration."""
+        assert self._started, "call start() or load_state_dict() before train()"
         while self.iteration < self.config.iterations:
             # sample a_t ~ policy, and s_{t+1}, e_t from the environments
             rollout = self.collector.collect(last=self.iteration + 1 >= self.config.iterations)
-            told = self.ranks.gather((rollout.episodes, rollout.rooms_entered))
-            with self.clock("learning"), self.collector.learning():
+            infos = self.ranks.gather((rollout.episodes, rollout.rooms_entered))
+            with self.clock("learning"), self.collector.learner_stream():
                 learned = self.learn(rollout)
             self.iteration += 1
-            for episodes, rooms_entered in told:
+            for episodes, rooms_entered in infos:
                 self.episodes.update(episodes, rooms_entered, self.frames)
             yield self.row(learned)
 
     def learn(self, rollout: Rollout) -> dict[str, float]:
-        """Everything of an iteration but acting."""
-        self.rollout = filed(self.rollout, rollout, self.config, self.device)
-        self._prepare()
-        assert self.prepared is not None
-        targets, bonus_targets, figures = self.prepared
-        losses = self.learner.update(self.rollout, targets, bonus_targets)
-        self.ranks.mean_([figures[:3]])
-        raw, scaled, carry, largest, scale = figures.tolist()
+        """Everything of an iteration but acting: advances statistics, networks and optimiser, returns metrics."""
+        targets, bonus_targets, stats = self._prepare(rollout)
+        losses = self.learner.update(rollout, targets, bonus_targets)
+        self.ranks.all_mean_([stats.raw, stats.scaled, stats.discounted_sum])
+        values = BonusStats(*torch.stack(stats).tolist())
         return {
-            "bonus_raw": raw,
-            "bonus_max": self.ranks.largest(largest)[0],
-            "bonus_scaled": scaled,
-            "bonus_scale": scale,
-            "return_int": carry / scale,
+            "bonus_raw": values.raw,
+            "bonus_max": self.ranks.all_max(values.largest)[0],
+            "bonus_scaled": values.scaled,
+            "bonus_scale": values.scale,
+            "return_int": values.discounted_sum / values.scale,
             **losses,
         }
 
-    def prepare(self) -> None:
-        """Bonus, returns and statistics of the rollout: device work without a word to the host, unless ranks meet."""
-        assert self.rollout is not None
-        rollout, moves = self.rollout, self.rollout.transitions
+    def prepare(self, rollout: Rollout) -> Prepared:
+        """Bonus, returns and statistics of a rollout. No host synchronisation, unless ranks communicate.
+
+        Advances in place, on the device: the running sums of the return scaling, and the observation statistics.
+        """
+        transitions = rollout.transitions
         # intrinsic reward of s_{t+1}, with the statistics as they were; then normalise it
-        with arithmetic(self.config, self.device):
-            bonus_TN = in_chunks(self._score, moves).float()
+        with autocast(self.config, self.device):
+            bonus_TN = in_chunks(self._score, transitions).float()
         intrinsic_TN = self.scaler(bonus_TN)
         # returns and advantages of both streams, combined
         values = rollout.values_ext_TpN, rollout.values_int_TpN
-        ends = rollout.done_TN, rollout.beyond_TN
+        ends = rollout.done_TN, rollout.truncation_bootstrap_TN
         targets = combine(self.config, rollout.rewards_ext_TN, intrinsic_TN, *values, *ends)
         # update the observation statistics: policy and predictor are optimised with the new ones
-        self.bonus.observe(moves.next_obs)
-        with arithmetic(self.config, self.device):
-            bonus_targets = in_chunks(self._bonus_targets, moves)
-        means = bonus_TN.mean().double(), intrinsic_TN.mean().double(), self.scaler.carry_N.mean()
-        figures = torch.stack([*means, bonus_TN.max().double(), self.scaler.moments.std])
-        self.prepared = Prepared(targets, bonus_targets, figures)
+        self.bonus.observe(transitions.next_obs)
+        with autocast(self.config, self.device):
+            bonus_targets = in_chunks(self._bonus_targets, transitions)
+        means = bonus_TN.mean().double(), intrinsic_TN.mean().double(), self.scaler.mean_return
+        stats = BonusStats(*means, bonus_TN.max().double(), self.scaler.moments.std)
+        return Prepared(targets, bonus_targets, stats)
 
     def random_start(self) -> Iterator[int]:
-        """Start the observation statistics with a random agent; yields the steps done in every environment."""
+        """Initialise the observation statistics with a random agent; yields the steps done in every environment."""
         chunk, total = self.config.rollout_steps, random_steps(self.config)
         if not self.bonus.random_start or total == 0:
             return
@@ -152,14 +171,14 @@ class Trainer:
             filled = (step - 1) % chunk + 1
             seen[filled - 1].copy_(self.env.step(random_actions(self.env, self.random)).obs)
             if filled == chunk or step == total:
-                for obs in seen[:filled].split(at_once(self.device, self.env.num_envs)):
+                for obs in seen[:filled].split(steps_per_chunk(self.device, self.env.num_envs)):
                     self.bonus.observe(obs)
                 yield step
 
     def state_dict(self) -> dict[str, Any]:
         """Everything that the next iteration depends on. Nested dicts of tensors, arrays and JSON.
 
-        All ranks call this together; rank 0's answer holds the others' parts, and is the one to be written.
+        All ranks call this together. That of rank 0 holds the parts of the others, and is the one to be written.
         """
         own = {
             "scaler": self.scaler.state_dict(),
@@ -178,13 +197,12 @@ class Trainer:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> bool:
-        """Go on from rank 0's `state`; False where the draws will differ: on another kind of device, or another number
-        of ranks."""
-        shared, parts = self.ranks.first(lambda: self._shared(state)), []
-        if self.ranks.leads:
-            own = {name: state[name] for name in ("scaler", "collector", "env", "generators")}
-            parts = deal([own, *state.get("other_ranks", [])], self.ranks.world)
-        own = self.ranks.deal(parts)
+        """Continue from rank 0's `state`. Returns False where the random draws will differ: on another kind of device,
+        or with another number of ranks."""
+        shared, parts = self.ranks.on_rank0(lambda: self._shared(state)), []
+        if self.ranks.is_rank0:
+            parts = self.reshard([{name: state[name] for name in PER_RANK}, *state.get("other_ranks", [])])
+        own = self.ranks.scatter(parts)
         self.iteration = int(shared["iteration"])
         self.policy.load_state_dict(shared["policy"])
         self.bonus.load_state_dict(shared["bonus"])
@@ -193,10 +211,22 @@ class Trainer:
         self.scaler.load_state_dict(own["scaler"])
         self.collector.load_state_dict(own["collector"])
         self.env.load_state_dict(own["env"])
+        self._started = True
         if own["generators"] is None:
             self.seed_draws()
             return False
         return generators.load(own["generators"], self.generators, self.random)
+
+    def reshard(self, parts: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """One state per rank from the states of another number of ranks. Generators cannot be split: they are seeded
+        anew."""
+        world = self.ranks.world
+        if len(parts) == world:
+            return parts
+        of = {name: [part[name] for part in parts] for name in PER_RANK}
+        scaler, collector = self.scaler.reshard(of["scaler"], world), self.collector.reshard(of["collector"], world)
+        states = zip(scaler, collector, self.env.reshard(of["env"], world), [None] * world, strict=True)
+        return [dict(zip(PER_RANK, state, strict=True)) for state in states]
 
     def _shared(self, state: dict[str, Any]) -> dict[str, Any]:
         """What is the same on all ranks."""
@@ -207,7 +237,7 @@ class Trainer:
         return {name: state[name] for name in ("iteration", "policy", "bonus", "optimizer", "episodes")}
 
     def seed_draws(self) -> None:
-        """Generators of this rank's own; other ones where a run goes on that another number of ranks began."""
+        """Seed this rank's generators; differently where a run continues that another number of ranks began."""
         seed, rank = self.config.seed, self.ranks.rank
         for k, generator in enumerate(self.generators.values()):
             generator.manual_seed(draw_seed(seed, k, rank, self.iteration))
@@ -217,7 +247,7 @@ class Trainer:
         return {"policy": self.policy, "bonus": self.bonus, "scaler": self.scaler}
 
     def row(self, learned: dict[str, float]) -> Row:
-        """What is recorded of an iteration: the same for the same seed."""
+        """The metrics of an iteration: the same for the same seed."""
         return {
             "iteration": self.iteration,
             "frames": self.frames,
@@ -227,16 +257,16 @@ class Trainer:
         }
 
 
-def in_chunks(function: Callable[[Transitions], Tensor], moves: Transitions) -> Tensor:
+def in_chunks(function: Callable[[Transitions], Tensor], transitions: Transitions) -> Tensor:
     """`function` over a rollout, a few steps at a time."""
-    steps, envs = moves.actions.shape[:2]
-    size = at_once(moves.frames.device, envs)
-    return torch.cat([function(moves.steps(t, min(t + size, steps))) for t in range(0, steps, size)])
+    steps, envs = transitions.actions.shape[:2]
+    size = steps_per_chunk(transitions.frames.device, envs)
+    return torch.cat([function(transitions.steps(t, min(t + size, steps))) for t in range(0, steps, size)])
 
 
-def at_once(device: torch.device, envs: int) -> int:
+def steps_per_chunk(device: torch.device, envs: int) -> int:
     """Steps of a rollout that are scored together."""
-    return max(1, SCORED_AT_ONCE[device.type] // envs)
+    return max(1, CHUNK[device.type] // envs)
 
 
 def random_steps(config: Config) -> int:
@@ -254,14 +284,14 @@ def seed_everything(config: Config) -> None:
 
 def draw_seed(seed: int, stream: int, rank: int, iteration: int) -> int:
     """Seed of a generator: the run's own for the first, and hashes of it for all others, because a CPU's generator
-    looks at the lower 32 bits alone."""
+    uses the lower 32 bits only."""
     if stream == rank == iteration == 0:
         return seed
     return environment_seed(environment_seed(environment_seed(seed, stream), rank), iteration)
 
 
-def resolve_device(config: Config, ranks: Ranks = ALONE) -> torch.device:
-    """CUDA where it is found, else the CPU; every rank of a machine has a GPU of its own."""
+def resolve_device(config: Config, ranks: Ranks = SINGLE_PROCESS) -> torch.device:
+    """CUDA where it is found, else the CPU; one GPU per rank. Sets PyTorch's global switches for it."""
     name = config.device
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
@@ -269,16 +299,7 @@ def resolve_device(config: Config, ranks: Ranks = ALONE) -> torch.device:
         raise UserError(f"--device {name}: PyTorch finds no CUDA device here; nearest: --device cpu")
     if name.startswith("cuda"):
         torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = config.precision != "float32"
-        torch.backends.cudnn.benchmark = config.fast  # shapes never change: let it look for the best kernels once
+        torch.backends.cudnn.benchmark = config.fast  # shapes never change: search for the best kernels once
     device = torch.device(f"cuda:{ranks.local_rank}" if name == "cuda" and ranks.world > 1 else name)
-    make_current(device)
+    set_device(device)
     return device
-
-
-def check_policy(config: Config, env: VectorEnv) -> None:
-    """A policy must be able to read what the environment shows."""
-    kind = env.spec.observation.kind
-    if kind == "image" and config.policy == "mlp":
-        raise UserError(f"{config.env.id} shows images, which --policy mlp cannot read; nearest: --policy cnn")
-    if kind == "vector" and config.policy == "cnn":
-        raise UserError(f"{config.env.id} shows vectors, which --policy cnn cannot read; nearest: --policy mlp")

@@ -1,9 +1,9 @@
-"""A rollout, its transitions held as single frames.
+"""A rollout, its transitions stored as single frames.
 
 Legend: T steps, N environments, S stacked frames, H hidden size, X the shape of one observation.
 
-Frames are stored once; the stacks that the policy reads are windows over them. `age` says how old the episode is, so
-that a window never reaches into the episode before: those frames read as zero.
+Frames are stored once; the stacks that the policy reads are windows over them. `age` counts the steps since the
+episode's start: frames of a window that belong to the episode before read as zero.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ class Transitions:
 
     @property
     def obs(self) -> Tensor:
-        """[T, N, S, X] for images, [T, N, X] for vectors: what the policy saw."""
+        """[T, N, S, X] for images, [T, N, X] for vectors: what the policy read."""
         return self.windows(0, len(self.actions))
 
     @property
     def next_obs(self) -> Tensor:
-        """[T, N, X]: the newest frame of s_{t+1}. After an episode's end it is the first of the next one."""
+        """[T, N, X]: the newest frame of s_{t+1}. At an episode's end it is the first frame of the next one."""
         return self.frames[self.stack :]
 
     def windows(self, start: int, stop: int) -> Tensor:
@@ -56,7 +56,7 @@ class Transitions:
         return Transitions(frames, self.age[start : stop + 1], self.actions[start:stop], self.stack)
 
     def pick(self, index_C: Tensor) -> Transitions:
-        """Single transitions by their place in [T * N]. They lie along the N axis of one step."""
+        """Single transitions by their index in [T * N]. They lie along the N axis of one step."""
         step_C, env_C = index_C // self.actions.shape[1], index_C % self.actions.shape[1]
         lag = torch.arange(self.stack + 1, device=index_C.device)[:, None]
         age = self.age[step_C + lag[:2], env_C]
@@ -72,27 +72,23 @@ class Transitions:
 
 @dataclass
 class Rollout:
-    """What one rollout leaves for learning. The tensors are the collector's own and are overwritten by the next."""
+    """One rollout, ready to learn from. The tensors are the collector's buffers, which the next rollout overwrites."""
 
     transitions: Transitions
     logp_TN: Tensor
     values_ext_TpN: Tensor
     values_int_TpN: Tensor
     rewards_ext_TN: Tensor
-    """What is learned from: clipped to its sign where the config says so."""
-    beyond_TN: Tensor
-    """What the value goes on with past a time limit, gamma V of the last observation; 0 elsewhere."""
+    """The rewards that are learned from: clipped to their sign with `clip_reward`."""
+    truncation_bootstrap_TN: Tensor
+    """gamma V(last observation) where a time limit ended the episode and `bootstrap_truncated` is set; 0 elsewhere."""
     done_TN: Tensor
     first_TN: Tensor
     """The observation at t is the first of an episode."""
     hidden_NH: Tensor
-    """The policy's memory before the first step."""
+    """The policy's hidden state before the first step."""
     episodes: list[Episode] = field(default_factory=list)
     rooms_entered: list[int] = field(default_factory=list)
-
-    def tensors(self) -> list[Tensor]:
-        moves = self.transitions
-        return [moves.frames, moves.age, moves.actions, *(x for x in vars(self).values() if isinstance(x, Tensor))]
 
     def clone(self) -> Rollout:
         """A copy that the collector does not overwrite."""
@@ -100,10 +96,10 @@ class Rollout:
 
     def state_dict(self) -> dict[str, Any]:
         """Tensors (copied) and plain data."""
-        moves = self.transitions
+        parts = self.transitions
         return {
-            "moves": {"frames": moves.frames.clone(), "age": moves.age.clone(), "actions": moves.actions.clone()},
-            "stack": moves.stack,
+            "moves": {"frames": parts.frames.clone(), "age": parts.age.clone(), "actions": parts.actions.clone()},
+            "stack": parts.stack,
             "tensors": {name: value.clone() for name, value in vars(self).items() if isinstance(value, Tensor)},
             "episodes": [[e.env, e.episode_return, e.length, sorted(e.rooms)] for e in self.episodes],
             "rooms_entered": list(self.rooms_entered),
@@ -111,12 +107,13 @@ class Rollout:
 
     @staticmethod
     def from_state(state: dict[str, Any], device: torch.device) -> Rollout:
-        moves = {name: value.to(device) for name, value in state["moves"].items()}
+        transitions = {name: value.to(device) for name, value in state["moves"].items()}
         tensors = {name: value.to(device) for name, value in state["tensors"].items()}
-        # older checkpoints have it in the rewards
-        tensors.setdefault("beyond_TN", torch.zeros_like(tensors["rewards_ext_TN"]))
+        # In earlier checkpoints the bootstrap has another name, or is part of the rewards.
+        earlier = tensors.pop("beyond_TN", torch.zeros_like(tensors["rewards_ext_TN"]))
+        tensors.setdefault("truncation_bootstrap_TN", earlier)
         return Rollout(
-            transitions=Transitions(**moves, stack=state["stack"]),
+            transitions=Transitions(**transitions, stack=state["stack"]),
             **tensors,
             episodes=[Episode(env, ret, length, frozenset(rooms)) for env, ret, length, rooms in state["episodes"]],
             rooms_entered=state["rooms_entered"],
@@ -129,7 +126,7 @@ def next_age(age_N: Tensor, first_N: Tensor, stack: int) -> Tensor:
 
 
 def stacks(frames_SNX: Tensor, age_N: Tensor) -> Tensor:
-    """What the policy sees, from the newest S frames: [N, S, X] for images, [N, X] for vectors."""
+    """What the policy reads, from the newest S frames: [N, S, X] for images, [N, X] for vectors."""
     if len(frames_SNX) == 1:
         return frames_SNX[0]
     return hide_before_start(frames_SNX.movedim(0, 1), age_N)

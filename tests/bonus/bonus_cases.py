@@ -5,9 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from rnd import bonus as bonuses
-from rnd.bonus.contract import Bonus
-from rnd.config import BonusConfig
+from rnd import components
+from rnd.bonus.base import Bonus
+from rnd.config import BonusOptions
 from rnd.envs.spec import ActionSpec, ObservationSpec
 from rnd.networks import STACK
 from rnd.transitions import Transitions
@@ -19,7 +19,7 @@ CONTINUOUS = ActionSpec("continuous", (2,), (-1.0, -1.0), (1.0, 1.0))
 
 OBSERVATIONS = {"image": IMAGE, "vector": VECTOR}
 ACTIONS = {"discrete": DISCRETE, "multi": MULTI, "continuous": CONTINUOUS}
-BONUSES = tuple(bonuses.REGISTRY)
+BONUSES = tuple(components.BONUSES)
 LEARNING = tuple(name for name in BONUSES if name != "none")
 TRAINED = tuple(name for name in LEARNING if name != "count")
 """Bonuses with networks."""
@@ -27,7 +27,8 @@ TRAINED = tuple(name for name in LEARNING if name != "count")
 
 def make(name: str, observation: ObservationSpec, action: ActionSpec = DISCRETE, seed: int = 0) -> Bonus:
     torch.manual_seed(seed)
-    return bonuses.make(name, observation, action, BonusConfig(features=32, hidden=32))
+    options = components.BONUSES.options(name, BonusOptions(features=32, hidden=32))
+    return components.BONUSES.load(name)(observation, action, options)
 
 
 def observations(observation: ObservationSpec, *shape: int, seed: int = 0) -> Tensor:

@@ -22,7 +22,7 @@ from bonus_cases import (
 )
 
 from rnd.bonus import prediction
-from rnd.bonus.contract import kept
+from rnd.bonus.base import kept
 
 pytestmark = pytest.mark.parametrize("observation", OBSERVATIONS.values(), ids=OBSERVATIONS)
 

@@ -8,8 +8,8 @@ import pytest
 import torch
 from bonus_cases import DISCRETE, IMAGE, VECTOR, observations
 
-from rnd.bonus import count, make
-from rnd.config import BonusConfig
+from rnd.bonus import count
+from rnd.bonus.count import Count
 from rnd.envs.splitmix import mix
 from rnd.transitions import Transitions
 
@@ -17,7 +17,7 @@ MASK = (1 << 64) - 1
 
 
 def bonus(observation, power="0.5"):
-    return make("count", observation, DISCRETE, BonusConfig(count_power=power))
+    return Count(observation, DISCRETE, Count.Options(power=power))
 
 
 def arriving_at(obs):

@@ -19,8 +19,8 @@ def test_permuting_actions_changes_the_dynamics_and_not_rnd(observation, action)
     moves = transitions(observation, action, steps=6, envs=2)
     permuted = replace(moves, actions=moves.actions.flip(0))
     dynamics, distillation = (started(name, observation, action) for name in ("dynamics", "rnd"))
-    assert not torch.allclose(dynamics.guess(moves), dynamics.guess(permuted))
-    assert torch.equal(dynamics.answer(moves), dynamics.answer(permuted))
+    assert not torch.allclose(dynamics.predict(moves), dynamics.predict(permuted))
+    assert torch.equal(dynamics.target_of(moves), dynamics.target_of(permuted))
     assert torch.equal(distillation.score(moves), distillation.score(permuted))
 
 

@@ -10,10 +10,10 @@ import pytest
 import torch
 from bonus_cases import BONUSES
 
-from rnd import bonus as bonuses
 from rnd import envs
-from rnd.bonus.contract import Bonus
-from rnd.config import BonusConfig, Config, EnvConfig
+from rnd.bonus.base import Bonus
+from rnd.components import BONUSES as REGISTRY
+from rnd.config import BonusOptions, Config, EnvConfig
 from rnd.errors import UserError
 from rnd.train import Trainer
 
@@ -49,7 +49,7 @@ def trained(name, iterations=3):
     """Rows of a short run, and its trainer."""
     config = Config(
         env=EnvConfig(id="test_extension:Room", num_envs=4, frame_skip=1),
-        bonus_options=BonusConfig(features=16, hidden=16, random_steps=16),
+        bonus_options=BonusOptions(features=16, hidden=16, random_steps=16),
         bonus=name,
         policy="mlp",
         rollout_steps=16,
@@ -60,7 +60,7 @@ def trained(name, iterations=3):
     with closing(envs.make(config)) as env:
         trainer = Trainer(config, env)
         list(trainer.random_start())
-        trainer.collector.start()
+        trainer.start()
         return list(trainer.train()), trainer
 
 
@@ -91,11 +91,11 @@ class FarFromHome(Bonus):
 
 
 def test_a_bonus_from_outside_the_package():
-    bonuses.register("far-from-home", FarFromHome)
+    REGISTRY.register("far-from-home", FarFromHome)
     try:
         rows, trainer = trained("far-from-home")
     finally:
-        del bonuses.REGISTRY["far-from-home"]
+        del REGISTRY.entries["far-from-home"]
     assert isinstance(trainer.bonus, FarFromHome)
     assert all(row["bonus_raw"] > 0 for row in rows)
     assert float(trainer.bonus.scale.detach()) < 1.0, "the agent's optimiser trains it"
@@ -103,4 +103,4 @@ def test_a_bonus_from_outside_the_package():
 
 def test_an_unknown_bonus_is_refused_with_the_nearest():
     with pytest.raises(UserError, match="nearest: dynamics"):
-        bonuses.check("dynamic")
+        REGISTRY.check("dynamic")

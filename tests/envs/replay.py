@@ -10,31 +10,31 @@ import sys
 
 import numpy as np
 
-from rnd.envs.ale_cell import AleCell
+from rnd.envs.ale_env import AleEnv
 from rnd.envs.spec import buffer_layout
 
 
-def play(cell: AleCell, out: dict[str, np.ndarray], actions: np.ndarray) -> str:
+def play(env: AleEnv, out: dict[str, np.ndarray], actions: np.ndarray) -> str:
     """Digest of RAM, frames, rewards, ends, lives and rooms over some steps."""
     digest = hashlib.sha256()
     for action in actions:
         out["action"][0] = action
-        cell.step(out, 0)
-        digest.update(cell.ale.getRAM().tobytes())
+        env.step(out, 0)
+        digest.update(env.ale.getRAM().tobytes())
         for array in out.values():
             digest.update(array.tobytes())
     return digest.hexdigest()
 
 
-def make(rom: str, seed: int) -> tuple[AleCell, dict[str, np.ndarray]]:
-    cell = AleCell(rom, rom, seed, frame_skip=4, sticky=0.25, max_episode_frames=3_000)
-    return cell, {name: np.zeros(shape, dtype) for name, (shape, dtype) in buffer_layout(cell.spec, 1).items()}
+def make(rom: str, seed: int) -> tuple[AleEnv, dict[str, np.ndarray]]:
+    env = AleEnv(rom, rom, seed, frame_skip=4, sticky=0.25, max_episode_frames=3_000)
+    return env, {name: np.zeros(shape, dtype) for name, (shape, dtype) in buffer_layout(env.spec, 1).items()}
 
 
 if __name__ == "__main__":
     saved = np.load(sys.argv[1])
-    cell, out = make(str(saved["rom"]), seed=999)  # the saved generator must replace this seed
+    env, out = make(str(saved["rom"]), seed=999)  # the saved generator must replace this seed
     for name, array in out.items():
         array[...] = saved[name]
-    cell.load(saved["state"].tobytes(), out, 0)
-    print(play(cell, out, saved["actions"]))
+    env.load(saved["state"].tobytes(), out, 0)
+    print(play(env, out, saved["actions"]))

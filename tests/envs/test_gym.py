@@ -1,4 +1,4 @@
-"""Any Gymnasium environment: what is read, what is written, both autoreset modes, saving, names."""
+"""Any Gymnasium environment: observations, actions, autoreset modes, saving, names."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 from rnd import envs
 from rnd.config import Config, EnvConfig
-from rnd.envs.gym_cell import ActionLog, ActionTranslator, GymCell
+from rnd.envs.gym_env import ActionLog, ActionTranslator, GymEnv
 from rnd.envs.observations import make_encoder
 from rnd.envs.spec import ActionSpec, buffer_layout
 from rnd.errors import RunError, UserError
@@ -35,7 +35,7 @@ def test_observations_become_vectors_or_pictures():
     assert encoded(both, {"a": np.array([0.5, -0.5]), "b": (1, "abc")}).tolist() == [0.5, -0.5, 0, 1]
     picture = np.full((100, 90, 3), 128, np.uint8)
     assert (encoded(spaces.Box(0, 255, picture.shape, np.uint8), picture) == 128).all()
-    with pytest.raises(UserError, match="test shows a Graph"):
+    with pytest.raises(UserError, match="test has Graph observations"):
         make_encoder(spaces.Graph(spaces.Discrete(2), None), "test")
 
 
@@ -53,7 +53,7 @@ def test_actions_are_translated():
 
 
 class Walk(gymnasium.Env):
-    """Counts its steps; terminates at LIMIT when the last action was 1, is cut at LIMIT otherwise."""
+    """Counts its steps; terminates at LIMIT when the last action was 1, is truncated at LIMIT otherwise."""
 
     observation_space = spaces.Box(-100, 1e6, (2,))
     action_space = spaces.Discrete(2)
@@ -61,14 +61,14 @@ class Walk(gymnasium.Env):
     def reset(self, *, seed=None, options=None):
         super().reset(seed=seed)
         self.steps, self.mark = 0, float(self.np_random.integers(1_000))
-        return self._see(), {}
+        return self._observation(), {}
 
     def step(self, action):
         self.steps += 1
         end = self.steps == LIMIT
-        return self._see(), float(self.steps), bool(end and action == 1), bool(end and action == 0), {}
+        return self._observation(), float(self.steps), bool(end and action == 1), bool(end and action == 0), {}
 
-    def _see(self):
+    def _observation(self):
         return np.array([self.steps, self.mark], np.float32)
 
 
@@ -106,26 +106,26 @@ def config(env_id: str, num_envs: int = 4, **options: object) -> Config:
 
 
 @pytest.mark.parametrize("factory", ["Walk", "same_step", "next_step", "disabled"])
-def test_ends_are_told_alike_whoever_resets(factory):
+def test_every_autoreset_mode_reports_the_same_ends(factory):
     """The same episodes from a single environment and from vector environments of every autoreset mode."""
-    late = int(factory == "next_step")  # reports an end with the step that resets
+    late = int(factory == "next_step")  # reports an end together with the step that resets
     with closing(envs.make(config(f"test_gym:{factory}"))) as env:
         env.reset()
         actions = np.array([0, 1, 0, 1])
         for _ in range(3):
             for step in range(1, LIMIT + 1 + late):
-                told = env.step(actions)
+                result = env.step(actions)
                 ended = step == LIMIT + late
-                assert told.done.tolist() == [ended] * 4
-                assert told.obs[:, 0].tolist() == [0 if ended else step] * 4
-                assert told.reward.tolist() == [step if step <= LIMIT else 0] * 4
-            assert told.info.truncated.tolist() == [True, False, True, False]
-            assert told.info.final_obs[told.info.truncated][:, 0].tolist() == [LIMIT, LIMIT]
-            for episode in told.info.episodes:
+                assert result.done.tolist() == [ended] * 4
+                assert result.obs[:, 0].tolist() == [0 if ended else step] * 4
+                assert result.reward.tolist() == [step if step <= LIMIT else 0] * 4
+            assert result.info.truncated.tolist() == [True, False, True, False]
+            assert result.info.final_obs[result.info.truncated][:, 0].tolist() == [LIMIT, LIMIT]
+            for episode in result.info.episodes:
                 assert (episode.length, episode.episode_return) == (LIMIT, LIMIT * (LIMIT + 1) / 2)
 
 
-def test_a_restored_vector_environment_starts_anew():
+def test_a_restored_vector_environment_starts_new_episodes():
     with (
         closing(envs.make(config("test_gym:same_step"))) as env,
         closing(envs.make(config("test_gym:same_step"))) as other,
@@ -134,9 +134,9 @@ def test_a_restored_vector_environment_starts_anew():
         for _ in range(3):
             last = env.step(np.zeros(4, int)).obs.clone()
         other.load_state_dict(env.state_dict())
-        told = other.step(np.zeros(4, int))
-        assert told.info.truncated.all() and (told.info.final_obs == last).all()
-        assert (told.obs[:, 0] == 0).all() and (told.obs[:, 1] != last[:, 1]).any()
+        result = other.step(np.zeros(4, int))
+        assert result.info.truncated.all() and (result.info.final_obs == last).all()
+        assert (result.obs[:, 0] == 0).all() and (result.obs[:, 1] != last[:, 1]).any()
         assert (other.step(np.zeros(4, int)).obs[:, 0] == 1).all()
 
 
@@ -156,16 +156,16 @@ def test_a_vector_environment_of_another_size_is_refused():
 
 
 @pytest.mark.parametrize("env_id", ["CartPole-v1", "Pendulum-v1", "MiniGrid-MultiRoom-N4-S5-v1", "FrozenLake-v1"])
-def test_restored_to_the_bit(env_id):
+def test_restored_exactly(env_id):
     random = np.random.default_rng(0)
 
     def step(env, actions):
-        told = env.step(actions)
+        result = env.step(actions)
         return [
-            told.obs.numpy().tobytes(),
-            told.reward.numpy().tobytes(),
-            told.done.numpy().tobytes(),
-            told.info.episodes,
+            result.obs.numpy().tobytes(),
+            result.reward.numpy().tobytes(),
+            result.done.numpy().tobytes(),
+            result.info.episodes,
         ]
 
     with closing(envs.make(config(env_id, 3))) as env, closing(envs.make(config(env_id, 3))) as other:
@@ -182,12 +182,12 @@ def test_restored_to_the_bit(env_id):
 
 
 class Forgetful(Walk):
-    """Draws from a generator that no seed reaches."""
+    """Draws from a generator that ignores the seed."""
 
     def reset(self, *, seed=None, options=None):
         super().reset(seed=seed)
         self.mark = float(np.random.default_rng().integers(10**6))
-        return self._see(), {}
+        return self._observation(), {}
 
 
 def test_an_environment_that_ignores_its_seed_cannot_be_restored():
@@ -198,13 +198,13 @@ def test_an_environment_that_ignores_its_seed_cannot_be_restored():
             env.load_state_dict(state)
 
 
-def test_episodes_have_seeds_of_their_own():
-    cell = GymCell(Walk, "walk", seed=1)
-    out = {name: np.zeros(shape, dtype) for name, (shape, dtype) in buffer_layout(cell.spec, 1).items()}
+def test_every_episode_has_its_own_seed():
+    env = GymEnv(Walk, "walk", seed=1)
+    out = {name: np.zeros(shape, dtype) for name, (shape, dtype) in buffer_layout(env.spec, 1).items()}
     marks = set()
-    cell.reset(out, 0)
+    env.reset(out, 0)
     for _ in range(50 * LIMIT):
-        cell.step(out, 0)
+        env.step(out, 0)
         marks.add(float(out["obs"][0, 1]))
     assert len(marks) > 40
 

@@ -1,4 +1,4 @@
-"""The native backend: how it is chosen, its wiring (with a stand-in), and ale-py's bytes where it is built."""
+"""The native backend: how it is chosen, its calls (with a stand-in), and ale-py's bytes where it is built."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 from rnd import envs
 from rnd.config import Config, EnvConfig
-from rnd.envs.ale_cell import AleCell
+from rnd.envs.ale_env import AleEnv
 from rnd.envs.native_envs import NativeEnvs, why_not
 from rnd.envs.spec import buffer_layout
 from rnd.errors import UserError
@@ -24,20 +24,20 @@ def config(env_id: str = MONTEZUMA, num_envs: int = 3, **options: object) -> Con
 
 
 class StandIn:
-    """`AtariBatch` made of ale-py cells: the interface without the native core."""
+    """`AtariBatch` made of ale-py environments: the interface without the native core."""
 
     def __init__(self, rom, game, seeds, *, threads, frame_skip, sticky, max_episode_frames):
         assert isinstance(rom, bytes) and len(rom) == 8192 and seeds.dtype == np.uint64
         options = {"frame_skip": frame_skip, "sticky": sticky, "max_episode_frames": max_episode_frames}
-        self.cells = [AleCell(game, game, int(seed), **options) for seed in seeds]
-        layout = buffer_layout(self.cells[0].spec, len(seeds))
+        self.envs = [AleEnv(game, game, int(seed), **options) for seed in seeds]
+        layout = buffer_layout(self.envs[0].spec, len(seeds))
         self.out = {name: np.zeros(shape, dtype) for name, (shape, dtype) in layout.items()}
         self.under_way: dict[int, tuple] = {}
 
     def reset(self, frames, ram, lives):
-        for i, cell in enumerate(self.cells):
-            cell.reset(self.out, i)
-            frames[i], ram[i], lives[i] = self.out["obs"][i], cell.ale.getRAM(), self.out["lives"][i]
+        for i, env in enumerate(self.envs):
+            env.reset(self.out, i)
+            frames[i], ram[i], lives[i] = self.out["obs"][i], env.ale.getRAM(), self.out["lives"][i]
 
     def step_async(self, *arrays):
         first = arrays[-2]
@@ -48,16 +48,16 @@ class StandIn:
         actions, frames, rewards, terminated, truncated, ram, lives, _, count = self.under_way.pop(first)
         for i in range(first, first + count):
             self.out["action"][i] = actions[i]
-            self.cells[i].step(self.out, i)
-            frames[i], ram[i], lives[i] = self.out["obs"][i], self.cells[i].ale.getRAM(), self.out["lives"][i]
+            self.envs[i].step(self.out, i)
+            frames[i], ram[i], lives[i] = self.out["obs"][i], self.envs[i].ale.getRAM(), self.out["lives"][i]
             rewards[i], terminated[i] = self.out["reward"][i], self.out["terminated"][i]
             truncated[i] = self.out["truncated"][i]
 
     def save(self, i):
-        return self.cells[i].save()
+        return self.envs[i].save()
 
     def load(self, i, data):
-        self.cells[i].load(data, self.out, i)
+        self.envs[i].load(data, self.out, i)
 
 
 @pytest.fixture
@@ -84,7 +84,7 @@ def assert_same_steps(one, other, steps: int, seed: int) -> None:
             assert x.dtype == y.dtype and (x == y).all(), t
 
 
-def test_the_wiring_of_the_native_core(stand_in):
+def test_the_native_backend_gives_the_steps_of_ale(stand_in):
     with closing(envs.make(config())) as native, closing(envs.make(config(backend="ale"))) as ale:
         assert isinstance(native, NativeEnvs) and len(native.groups) == 2
         assert native.spec.backend == "native core, 1 thread"
@@ -101,7 +101,7 @@ def test_the_wiring_of_the_native_core(stand_in):
             native.load_state_dict(ale.state_dict())
 
 
-def test_the_choice_of_the_backend_is_told(stand_in):
+def test_the_spec_names_the_chosen_backend_and_why(stand_in):
     with closing(envs.make(config(ATARI_GAMES["venture"], 1))) as env:
         assert env.spec.backend == "ale-py, in this process; native core: this game is not proven exact"
     stand_in.available = lambda: False

@@ -1,4 +1,4 @@
-"""Atari saved at a random step goes on to the bit in a new process."""
+"""Atari saved at a random step continues exactly in a new process."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from replay import make, play
 
-from rnd.envs.cells import rom_of
+from rnd.envs.factories import rom_of
 from rnd.errors import UserError
 from rnd.presets import ATARI_GAMES
 
@@ -19,16 +19,16 @@ GAMES = [rom_of(env_id) for env_id in ATARI_GAMES.values()]
 REPLAYED = 500
 
 
-def save_and_play_on(rom: str, trial: int, path: Path) -> str:
-    """Play to a random step, save there, and play on: the digest that a restored game must give."""
+def save_and_continue(rom: str, trial: int, path: Path) -> str:
+    """Play to a random step, save, and continue: the digest that a restored game must give."""
     random = np.random.default_rng([trial, 7])
-    cell, out = make(rom, seed=trial)
-    cell.reset(out, 0)
-    play(cell, out, random.integers(0, len(cell.actions), random.integers(1, 1_000)))
-    actions = random.integers(0, len(cell.actions), REPLAYED)
-    state = np.frombuffer(cell.save(), np.uint8)
+    env, out = make(rom, seed=trial)
+    env.reset(out, 0)
+    play(env, out, random.integers(0, len(env.actions), random.integers(1, 1_000)))
+    actions = random.integers(0, len(env.actions), REPLAYED)
+    state = np.frombuffer(env.save(), np.uint8)
     np.savez(path, rom=rom, actions=actions, state=state, **out)
-    return play(cell, out, actions)
+    return play(env, out, actions)
 
 
 def restored(path: Path) -> str:
@@ -40,14 +40,14 @@ def restored(path: Path) -> str:
 @pytest.mark.parametrize("rom", GAMES)
 def test_restored_in_a_new_process(rom, tmp_path):
     path = tmp_path / "state.npz"
-    assert save_and_play_on(rom, 0, path) == restored(path)
+    assert save_and_continue(rom, 0, path) == restored(path)
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("rom", GAMES)
 def test_restored_in_40_of_40_trials(rom, tmp_path):
     path = tmp_path / "state.npz"
-    equal = sum(save_and_play_on(rom, trial, path) == restored(path) for trial in range(1, 41))
+    equal = sum(save_and_continue(rom, trial, path) == restored(path) for trial in range(1, 41))
     print(f"{rom}: {equal} of 40 trials equal")
     assert equal == 40
 

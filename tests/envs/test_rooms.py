@@ -6,7 +6,7 @@ import itertools
 
 import numpy as np
 
-from rnd.envs.ale_cell import AleCell
+from rnd.envs.ale_env import AleEnv
 from rnd.envs.local import LocalEnvs
 
 OUT_OF_THE_FIRST_ROOM = (
@@ -21,10 +21,10 @@ LEFT = 4
 
 
 def make(rom: str, max_episode_frames: int = 18_000) -> LocalEnvs:
-    def cell(i: int) -> AleCell:
-        return AleCell(rom, rom, seed=i, frame_skip=4, sticky=0.0, max_episode_frames=max_episode_frames)
+    def one(i: int) -> AleEnv:
+        return AleEnv(rom, rom, seed=i, frame_skip=4, sticky=0.0, max_episode_frames=max_episode_frames)
 
-    env = LocalEnvs(cell, 1)
+    env = LocalEnvs(one, 1)
     env.reset()
     return env
 
@@ -50,12 +50,12 @@ def test_leaving_the_first_room_of_montezuma():
 
 
 def test_the_level_number_rises_behind_the_treasure_room():
-    """RAM byte 57. We get to the treasure room (15) by claiming to be next to it (16) in front of the door."""
+    """RAM byte 57. To get to the treasure room (15), the number of its neighbour (16) is written at the door."""
     env = make("montezuma_revenge")
     *walk, last = script()
     for action in walk:
         env.step(np.array([action]))
-    env.cells[0].ale.setRAM(3, 16)
+    env.envs[0].ale.setRAM(3, 16)
     places = [env.step(np.array([last])).info.room.item()]
     for _ in range(300):
         places.append(env.step(np.array([0])).info.room.item())
@@ -65,7 +65,7 @@ def test_the_level_number_rises_behind_the_treasure_room():
 def test_the_rooms_of_pitfall():
     """Pitfall!'s rooms are the states of a shift register; going left steps it backwards."""
     env = make("pitfall")
-    actions = env.cells[0].actions
+    actions = env.envs[0].actions
     rooms = [int(env.buffers["room"][0])]
     for _ in range(240):
         room = env.step(np.array([actions.index(LEFT)])).info.room.item()
@@ -76,7 +76,7 @@ def test_the_rooms_of_pitfall():
         assert left == room >> 1 | ((room >> 4 ^ room >> 5 ^ room >> 6 ^ room) & 1) << 7
 
 
-def test_games_without_rooms_say_so():
+def test_games_without_rooms_report_none():
     env = make("venture")
     step = env.step(np.array([1]))
     assert not env.spec.has_rooms and step.info.room.item() == -1 and step.info.entered == []

@@ -19,7 +19,7 @@ def train(config: Config) -> list[dict]:
         trainer = Trainer(config, env)
         for _ in trainer.random_start():
             pass
-        trainer.collector.start()
+        trainer.start()
         return list(trainer.train())
 
 

@@ -118,7 +118,7 @@ def test_memory_is_flat(tmp_path):
     """Resident memory after 50 and after 250 iterations. benchmarks/memory.py does 2,000."""
     config = small("CartPole-v1", 250, epochs=1)
     trainer = Trainer(config, envs.make(config))
-    trainer.collector.start()
+    trainer.start()
     at = {row["iteration"]: resident() for row in trainer.train()}
     assert at[250] <= 1.05 * at[50]
 

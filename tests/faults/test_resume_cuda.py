@@ -47,7 +47,7 @@ def small(device: str, **changes) -> Config:
 def resumed_and_whole(config: Config, folder) -> tuple[list[dict], list[dict]]:
     """Rows 4 to 6 of a run that is saved and loaded after its third iteration, and of the same run left alone."""
     whole = Trainer(config, Saved(config.env.num_envs))
-    whole.collector.start()
+    whole.start()
     rows = whole.train()
     for _ in range(3):
         next(rows)

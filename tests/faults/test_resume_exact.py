@@ -7,7 +7,7 @@ import dataclasses
 import pytest
 from fault_helpers import FRAMES, fingerprint, iterations, resume, small, start, tensorboard_steps
 
-from rnd.bonus import REGISTRY
+from rnd.components import BONUSES
 from rnd.envs import native
 
 NATIVE = {"condition": not native.available(), "reason": "the native core is not built"}
@@ -43,7 +43,7 @@ def test_resumed_to_the_bit(game, policy, env, tmp_path):
     assert fingerprint(halves) == fingerprint(whole)
 
 
-@pytest.mark.parametrize("bonus", sorted(REGISTRY))
+@pytest.mark.parametrize("bonus", sorted(BONUSES))
 def test_every_bonus_is_resumed_to_the_bit(bonus, tmp_path):
     whole = start(small(iterations=3, bonus=bonus), tmp_path, "whole")
     halves = start(small(iterations=2, bonus=bonus), tmp_path, "halves")

@@ -13,11 +13,12 @@ import pytest
 from rich.console import Console
 
 from rnd import cli
-from rnd.config import BonusConfig
+from rnd.config import BonusOptions
 from rnd.paper.jobs import frames_done, limit_threads
 from rnd.paper.local import LocalJobs
 from rnd.paper.plan import Scale, State, planned_runs
 from rnd.paper.recipes import RECIPES, Arm, Recipe
+from rnd.policy.mlp import WidthOptions
 from rnd.presets import preset, small
 
 ROLLOUTS = 30
@@ -57,8 +58,8 @@ def recipe(rollouts: int = 6, arms: int = 2, env_id: str = "CartPole-v1") -> Rec
     config = replace(
         config,
         env=replace(config.env, num_envs=4),
-        bonus_options=BonusConfig(features=8, hidden=8, random_steps=16),
-        policy_width=8,
+        bonus_options=BonusOptions(features=8, hidden=8, random_steps=16),
+        policy_options=WidthOptions(8),
         rollout_steps=128,
         device="cpu",
     )
@@ -159,7 +160,7 @@ def test_interrupted_and_repeated_the_command_completes(tmp_path, how):
 def test_figure1_trains_an_agent_and_plays_it(tmp_path, monkeypatch, capsys):
     """The whole command, on a grid instead of Montezuma's Revenge."""
     config = small("MiniGrid-Empty-5x5-v0")
-    options = BonusConfig(features=8, hidden=8, random_steps=16)
+    options = BonusOptions(features=8, hidden=8, random_steps=16)
     config = replace(config, env=replace(config.env, num_envs=4), bonus_options=options, frames=512, device="cpu")
     tiny = Recipe("figure1", "Figure 1", (Arm("rnd", "RND", config),), seeds=1)
     monkeypatch.setitem(RECIPES, "figure1", lambda: tiny)

@@ -9,31 +9,21 @@ import pytest
 import torch
 from rich.console import Console
 
-from rnd import bonus as bonuses
-from rnd.config import BonusConfig
 from rnd.envs.noisy_tv import NoisyTV
 from rnd.errors import UserError
 from rnd.paper import noisy_tv
-from rnd.paper.noisy_tv import GAME, MeasuredBonus, Options, TvRow
+from rnd.paper.noisy_tv import GAME, Options, TvRow
 from rnd.presets import preset
 from rnd.transitions import Transitions
 
 
-def test_the_measured_bonus_is_the_inner_bonus_and_counts_the_steps_at_the_television():
+def test_share_and_bonus_at_the_television_by_hand():
     env = NoisyTV(1)
-    torch.manual_seed(0)
-    inner = bonuses.make("rnd", env.spec.observation, env.spec.action, BonusConfig(features=16, hidden=16))
-    measured = MeasuredBonus(inner)
     tv, elsewhere = np.flatnonzero(env.tv)[0], np.flatnonzero(~env.tv & ~env.wall)[0]
     obs = torch.zeros(4, env.spec.observation.shape[0])
     obs[torch.arange(4), torch.tensor([tv, elsewhere, elsewhere, elsewhere])] = 1
     moves = Transitions.pairs(obs, torch.zeros(4, dtype=torch.int64), obs)
-    score = measured.score(moves)
-    assert torch.equal(score, inner.score(moves))
-    share, there, away = measured.read()
-    assert share == 0.25
-    assert there == pytest.approx(float(score[0, 0]))
-    assert away == pytest.approx(float(score[0, 1:].mean()))
+    assert noisy_tv.at_tv(moves, torch.tensor([[5.0, 1.0, 2.0, 3.0]])) == (0.25, 5.0, 2.0)
 
 
 def test_the_last_quarter_by_hand():

@@ -5,7 +5,7 @@ The whole config is compared: a field that an arm does not change must have the 
 
 import pytest
 
-from rnd.config import BonusConfig, CheckpointConfig, Config, EnvConfig
+from rnd.config import BonusOptions, CheckpointConfig, Config, EnvConfig
 from rnd.paper.recipes import RECIPES, TABLE1
 
 BILLION = 10**9
@@ -40,7 +40,7 @@ def expected(env=None, **changes):
     """A config written out in full: nothing is taken from the recipes or the presets."""
     return Config(
         env=EnvConfig(**(ENV | (env or {}))),
-        bonus_options=BonusConfig(features=512, keep=None, clip=5.0, random_steps=6_400),
+        bonus_options=BonusOptions(features=512, keep=None, clip=5.0, random_steps=6_400),
         checkpoint=CheckpointConfig(),
         **(PAPER | changes),
     )

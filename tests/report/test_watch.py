@@ -11,8 +11,9 @@ import torch
 from rich.console import Console
 
 from rnd import run
-from rnd.config import BonusConfig
+from rnd.config import BonusOptions
 from rnd.errors import UserError
+from rnd.policy.mlp import WidthOptions
 from rnd.presets import preset, small
 from rnd.record.export import export_agent, load_agent
 from rnd.report.events import Events
@@ -33,8 +34,8 @@ def trained(tmp_path_factory):
     config = replace(
         config,
         env=replace(config.env, num_envs=4),
-        bonus_options=BonusConfig(features=8, hidden=16, keep=1.0, random_steps=16),
-        policy_width=16,
+        bonus_options=BonusOptions(features=8, hidden=16, keep=1.0, random_steps=16),
+        policy_options=WidthOptions(16),
         rollout_steps=128,
         frames=4 * 128 * 2,
         out=str(tmp_path_factory.mktemp("runs")),

@@ -1,10 +1,10 @@
-"""rnd bench envs: frames a second of our Atari backends beside ale-py's own AtariVectorEnv.
+"""rnd bench envs: frames per second of rnd's Atari backends and of the baseline, ale-py's AtariVectorEnv.
 
-All contenders live at the same time and are measured in turns, a fraction of a second each. They get the same game,
-number of environments, cores and kind of actions (uniformly random, drawn beforehand); no policy is evaluated. Ours
-step in their groups, as the trainer drives them. AtariVectorEnv gets the same preprocessing (4 frames a step, maximum
-of two, grey, 84x84, no stacking, no no-ops, no FIRE, no clipping, sticky 0.25, 18,000 frames an episode, reset in the
-same step) and steps all environments with one call. A frame is a raw frame: four an agent step.
+All candidates exist at the same time and are measured in turns, a fraction of a second each. They get the same game,
+number of environments, cores and kind of actions (uniformly random, drawn beforehand); no policy is evaluated. rnd's
+backends step in groups, as in training. AtariVectorEnv gets the same preprocessing (4 frames per step, maximum of two,
+grey, 84x84, no stacking, no no-ops, no FIRE, no clipping, sticky 0.25, 18,000 frames per episode, reset in the same
+step) and steps all environments with one call. A frame is a raw frame: four per agent step.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from rich.console import Console
 
 from rnd.config import positive
 from rnd.envs import native
-from rnd.envs.cells import rom_of
+from rnd.envs.factories import rom_of
 from rnd.envs.interface import VectorEnv
 from rnd.envs.native_envs import NativeEnvs, why_not
 from rnd.envs.registry import cores
@@ -30,7 +30,7 @@ from rnd.envs.workers import WorkerEnvs
 from rnd.errors import UserError, nearest
 from rnd.presets import ATARI_GAMES, preset
 
-RIVAL = "AtariVectorEnv"
+BASELINE = "AtariVectorEnv"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,38 +42,38 @@ class Options:
     num_envs: tuple[int, ...] = (16, 128)
     """Numbers of environments."""
     backend: Literal["auto", "native", "ale"] = "auto"
-    """Our backend: native, ale (worker processes), or all that can run here."""
+    """The measured backend: native, ale (worker processes), or all that can run here."""
     workers: int | None = None
-    """Worker processes and threads of every contender; default: all cores."""
+    """Worker processes and threads of every candidate; default: all cores."""
     seconds: float = 8.0
-    """Measured seconds of every contender at every size."""
+    """Measured seconds of every candidate at every size."""
     rounds: int = 8
-    """Turns that the contenders take."""
+    """Turns that the candidates take."""
     json: bool = False
     """Print JSON instead of a table."""
     exactness: bool = False
     """Compare the native core with ale-py frame by frame instead of measuring speed; `--games all`: every game that the
     core plays."""
     frames: int = 100_000
-    """Raw frames a game of --exactness."""
+    """Raw frames per game of --exactness."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Result:
-    """One contender at one size."""
+    """One candidate at one size."""
 
     game: str
     num_envs: int
-    contender: str
+    candidate: str
     backend: str
-    """What the start banner of a run says."""
+    """As in the start banner of a run."""
     frames_per_second: float
     ratio: float
-    """To AtariVectorEnv: the median over the rounds of the two speeds of a round."""
+    """Speed relative to AtariVectorEnv: the median over the rounds of the ratio within a round."""
 
 
 def run(options: Options, console: Console) -> int:
-    """The whole bench; the exit code."""
+    """Measure and print; returns the exit code."""
     positive(options, "workers", "seconds", "rounds", "frames")
     if options.exactness:
         return exactness(options, console)
@@ -92,9 +92,9 @@ def run(options: Options, console: Console) -> int:
 
 
 def exactness(options: Options, console: Console) -> int:
-    """The native core beside ale-py, frame by frame; 1 where they differ, or where there is no native core."""
+    """Compare the native core with ale-py frame by frame; returns 1 where they differ or there is no native core."""
     if not native.available():
-        console.print(f"{native.why_unavailable()}; there is nothing to compare with ale-py", highlight=False)
+        console.print(f"no native core to compare with ale-py: {native.why_unavailable()}", highlight=False)
         return 1
     from rnd.envs.native.exactness import run_exactness, table
 
@@ -123,7 +123,7 @@ def chosen_games(options: Options) -> list[str]:
 
 
 def measure(options: Options, game: str, num_envs: int) -> list[Result]:
-    """All contenders in turns."""
+    """Results of all candidates for one game and number of environments."""
     threads = options.workers or cores()
     with ExitStack() as stack:
         ours = our_envs(options, game, num_envs, threads)
@@ -131,9 +131,9 @@ def measure(options: Options, game: str, num_envs: int) -> list[Result]:
         for env in ours.values():
             stack.callback(env.close)
             env.reset()
-        players[RIVAL] = rival(game, num_envs, threads)
+        players[BASELINE] = baseline(game, num_envs, threads)
         speeds = take_turns(players, options)
-    backends = {name: env.spec.backend for name, env in ours.items()} | {RIVAL: f"ale-py, {threads} threads"}
+    backends = {name: env.spec.backend for name, env in ours.items()} | {BASELINE: f"ale-py, {threads} threads"}
     return [
         Result(
             game,
@@ -141,7 +141,7 @@ def measure(options: Options, game: str, num_envs: int) -> list[Result]:
             name,
             backends[name],
             statistics.median(speed),
-            statistics.median(mine / theirs for mine, theirs in zip(speed, speeds[RIVAL], strict=True)),
+            statistics.median(mine / theirs for mine, theirs in zip(speed, speeds[BASELINE], strict=True)),
         )
         for name, speed in speeds.items()
     ]
@@ -163,7 +163,7 @@ def our_envs(options: Options, game: str, num_envs: int, threads: int) -> dict[s
 
 
 def player(env: VectorEnv) -> Callable[[float], float]:
-    """Plays for some seconds: each group is sent on as soon as its last step is taken, as in training."""
+    """A function that plays for some seconds and returns frames per second; groups alternate as in training."""
     actions = np.random.default_rng(0).integers(0, env.spec.action.sizes[0], (1_000, env.num_envs))
     groups = list(enumerate(env.groups))
 
@@ -183,7 +183,7 @@ def player(env: VectorEnv) -> Callable[[float], float]:
     return play
 
 
-def rival(game: str, num_envs: int, threads: int) -> Callable[[float], float]:
+def baseline(game: str, num_envs: int, threads: int) -> Callable[[float], float]:
     from ale_py.vector_env import AtariVectorEnv
     from gymnasium.vector import AutoresetMode
 
@@ -213,7 +213,7 @@ def rival(game: str, num_envs: int, threads: int) -> Callable[[float], float]:
 
 
 def take_turns(players: dict[str, Callable[[float], float]], options: Options) -> dict[str, list[float]]:
-    """Frames a second of every contender in every round."""
+    """Frames per second of every candidate in every round."""
     turn = options.seconds / options.rounds
     speeds: dict[str, list[float]] = {name: [] for name in players}
     for round_ in range(options.rounds + 1):
@@ -225,10 +225,10 @@ def take_turns(players: dict[str, Callable[[float], float]], options: Options) -
 
 
 def describe(results: list[Result]) -> str:
-    """One line a contender."""
+    """One line per candidate."""
     return "\n".join(
-        f"{r.game}, {r.num_envs} environments: {r.contender} {r.frames_per_second:,.0f} frames/s"
-        + (f", {r.ratio:.3f} x {RIVAL}" if r.contender != RIVAL else "")
+        f"{r.game}, {r.num_envs} environments: {r.candidate} {r.frames_per_second:,.0f} frames/s"
+        + (f", {r.ratio:.3f} x {BASELINE}" if r.candidate != BASELINE else "")
         + f" ({r.backend})"
         for r in results
     )

@@ -1,4 +1,4 @@
-"""rnd bench train: whole iterations beside their limits, in one run.
+"""rnd bench train: the speed of whole iterations and its limits, in one run.
 
 The environments alone (random actions), the learner alone (the same rollout again and again), and training itself,
 synchronous and overlapped, with the shares of its wall time. The speed of shared cores drifts within seconds, so the
@@ -22,48 +22,38 @@ from rich.table import Table
 from rnd import envs
 from rnd.bench.envs import player
 from rnd.bench.learner import measure as measure_learner
+from rnd.bench.options import BenchOptions
 from rnd.config import Config, positive
 from rnd.envs.registry import on_gpu
-from rnd.presets import preset
 from rnd.run import timing
 from rnd.train import Trainer
 
 SHARES = ("emulation", "inference", "learning", "other")
 TURN = 4
-"""Iterations of training between two looks at the environments alone."""
+"""Iterations of training between two measurements of the environments alone."""
 SECONDS = 0.5
-"""Of such a look."""
+"""Length of such a measurement."""
 
 
 @dataclass(frozen=True)
-class Options:
+class Options(BenchOptions):
     """What is measured."""
 
     game: str = "montezuma"
     """Atari game."""
-    num_envs: tuple[int, ...] = ()
-    """Numbers of environments; default: 128, on a CPU 16."""
     backend: Literal["auto", "native", "ale"] = "auto"
     """Atari emulator."""
-    policy: Literal["cnn", "gru"] = "cnn"
-    """Policy network."""
     precision: Literal["tf32", "float32", "bf16"] = "tf32"
     """Matrix arithmetic on CUDA."""
-    rollout_steps: int = 128
-    """Steps of a rollout."""
     iterations: int | None = None
     """Timed iterations of training; the median counts. Default: 24, on a CPU 3."""
     workers: int | None = None
     """Worker processes or emulator threads; default: all cores, beside a GPU one less for the native core."""
-    device: str = "auto"
-    """auto, cpu, cuda or cuda:N."""
-    json: bool = False
-    """Print JSON instead of tables."""
 
 
 @dataclass(frozen=True)
 class TrainSpeed:
-    """Training at one size beside its limits, frames a second."""
+    """Training at one size and its limits, frames per second."""
 
     num_envs: int
     backend: str
@@ -113,7 +103,8 @@ def run(options: Options, console: Console) -> int:
 
 
 def measure(options: Options, num_envs: int, iterations: int) -> TrainSpeed:
-    config = bench_config(options, num_envs)
+    env = {"backend": options.backend, "workers": options.workers}
+    config = options.config(num_envs, options.game, env, precision=options.precision)
     learner = measure_learner(config)
     with closing(envs.make(config)) as env:
         backend = env.spec.backend
@@ -136,32 +127,17 @@ def measure(options: Options, num_envs: int, iterations: int) -> TrainSpeed:
     )
 
 
-def bench_config(options: Options, num_envs: int) -> Config:
-    paper = preset(options.game)
-    env = replace(paper.env, num_envs=num_envs, backend=options.backend, workers=options.workers)
-    config = replace(
-        paper,
-        env=env,
-        policy=options.policy,
-        precision=options.precision,
-        rollout_steps=options.rollout_steps,
-        device=options.device,
-    )
-    config.validate()
-    return config
-
-
 def turns(config: Config, alone: Callable[[float], float], iterations: int) -> Iterator[Turn]:
     """Training, and the environments alone in between."""
     warm_up = 6 if on_gpu(config.device) else 1
     with closing(envs.make(config)) as env:
         trainer = Trainer(config, env)
-        trainer.collector.start()
+        trainer.start()
         rows = timed_rows(trainer)
         for _ in range(warm_up):
             next(rows)
         for done in range(0, iterations, TURN):
-            trainer.collector.settle()
+            trainer.collector.wait()
             speed = alone(SECONDS)
             next(rows)  # overlapped, it found its rollout ready: not a lap of steady training
             laps = list(islice(rows, min(TURN, iterations - done)))

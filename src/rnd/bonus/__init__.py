@@ -1,51 +1,19 @@
-"""Intrinsic rewards: one file a bonus, one line in the registry.
-
-`register` adds one from outside the package; docs/bonuses.md shows how.
-"""
+"""Intrinsic rewards: one file per bonus. `rnd.components.BONUSES` names them; docs/bonuses.md: how to write one."""
 
 from __future__ import annotations
 
-import importlib
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from rnd.errors import UserError, nearest
+from rnd.components import BONUSES
 
 if TYPE_CHECKING:
-    from rnd.bonus.contract import Bonus
-    from rnd.config import BonusConfig
-    from rnd.envs.spec import ActionSpec, ObservationSpec
-
-    Factory = Callable[[ObservationSpec, ActionSpec, BonusConfig], Bonus]
-
-REGISTRY: dict[str, str | Factory] = {
-    "rnd": "rnd.bonus.rnd:RND",
-    "dynamics": "rnd.bonus.dynamics:Dynamics",
-    "autoencoder": "rnd.bonus.autoencoder:Autoencoder",
-    "count": "rnd.bonus.count:Count",
-    "zero": "rnd.bonus.zero:Zero",
-    "none": "rnd.bonus.none:NoBonus",
-}
-"""Name of a bonus to its class, or to `module:class`, so that names are known without importing torch."""
+    from rnd.bonus.base import Bonus
+    from rnd.config import Config
+    from rnd.envs.spec import EnvSpec
 
 
-def register(name: str, factory: Factory) -> None:
-    """Make a bonus known under a name, for configs and the command line."""
-    REGISTRY[name] = factory
-
-
-def check(name: str) -> None:
-    """Refuse an unknown name."""
-    if name not in REGISTRY:
-        raise UserError(f"unknown bonus {name!r}; {nearest(name, REGISTRY)}")
-
-
-def make(name: str, observation: ObservationSpec, action: ActionSpec, config: BonusConfig) -> Bonus:
+def make_bonus(config: Config, spec: EnvSpec) -> Bonus:
     """The bonus of a run."""
-    check(name)
-    factory = REGISTRY[name]
-    if isinstance(factory, str):
-        module, attribute = factory.split(":")
-        factory = getattr(importlib.import_module(module), attribute)
-    assert callable(factory)
-    return factory(observation, action, config)
+    options = BONUSES.options(config.bonus, config.bonus_options)
+    bonus: Bonus = BONUSES.load(config.bonus)(spec.observation, spec.action, options)
+    return bonus

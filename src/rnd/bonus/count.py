@@ -1,4 +1,4 @@
-"""Visit counts of hashed observations (section 2.1): 1/n or 1/sqrt(n), the tabular idea behind all other bonuses.
+"""Visit counts of hashed observations (section 2.1): 1/n or 1/sqrt(n), the tabular bonus.
 
 Legend: T steps, N environments, X the shape of one observation, W 64-bit words of one observation, R rows of the table.
 
@@ -8,12 +8,15 @@ them. It is exact until observations collide in every row at once, and then too 
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import Literal
+
 import torch
 from torch import Tensor
 
-from rnd.bonus.contract import Bonus
-from rnd.config import BonusConfig
-from rnd.distributed import ALONE, Ranks
+from rnd.bonus.base import Bonus
+from rnd.config import BonusOptions
+from rnd.distributed import SINGLE_PROCESS, Ranks
 from rnd.envs.spec import ActionSpec, ObservationSpec
 from rnd.transitions import Transitions
 
@@ -26,22 +29,29 @@ CHUNK = 2048
 class Count(Bonus):
     """i_t = n(s_{t+1})^-p, where n counts this visit and those of earlier rollouts to exactly this observation."""
 
+    @dataclass(frozen=True)
+    class Options(BonusOptions):
+        """The count bonus."""
+
+        power: Literal["1", "0.5"] = "0.5"
+        """Exponent p of the bonus n^-p."""
+
     random_start = False
     capturable = True
     counts_RS: Tensor
-    ranks: Ranks = ALONE
+    ranks: Ranks = SINGLE_PROCESS
     """Whose visits are counted."""
 
-    def __init__(self, observation: ObservationSpec, action: ActionSpec, config: BonusConfig):
+    def __init__(self, observation: ObservationSpec, action: ActionSpec, options: Options):
         super().__init__()
         self.shape = observation.shape
-        self.power = float(config.count_power)
+        self.power = float(options.power)
         self.register_buffer("counts_RS", torch.zeros(ROWS, SLOTS, dtype=torch.int64))
 
     @torch.no_grad()
     def observe(self, next_obs: Tensor) -> None:
         for own_RB in self.slots(next_obs):
-            slots_RB = self.ranks.joined(own_RB, 1)
+            slots_RB = self.ranks.all_gather(own_RB, 1)
             self.counts_RS.scatter_add_(1, slots_RB, torch.ones_like(slots_RB))
 
     @torch.no_grad()
@@ -53,7 +63,7 @@ class Count(Bonus):
     def loss(self, transitions: Transitions, targets: Tensor, keep_TN: Tensor, share: float) -> Tensor:
         return self.counts_RS.new_zeros(()).float()
 
-    @torch.compiler.disable(reason="generated kernels count places in 32 bits, where the hash's constants do not fit")  # type: ignore[untyped-decorator]
+    @torch.compiler.disable(reason="generated kernels index in 32 bits, where the hash's constants do not fit")  # type: ignore[untyped-decorator]
     def slots(self, obs: Tensor) -> list[Tensor]:
         """The counters [R, B] of observations [..., X], a chunk at a time."""
         chunks = obs.reshape(-1, *self.shape).split(CHUNK)
@@ -67,7 +77,7 @@ def row_slots(hash_B: Tensor) -> Tensor:
 
 
 def hash64(obs_BX: Tensor) -> Tensor:
-    """A 64-bit hash of every row: the sum of its words, each mixed with its place. The same on every device."""
+    """A 64-bit hash of every row: the sum of its words, each mixed with its position. The same on every device."""
     words_BW = as_words(obs_BX)
     place_W = torch.arange(1, words_BW.shape[1] + 1, device=obs_BX.device)
     return mix(mix(words_BW + weyl(place_W)).sum(1))

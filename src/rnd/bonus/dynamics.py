@@ -1,4 +1,4 @@
-"""Forward dynamics in random feature space (section 3.6): the paper's baseline, and what a noisy TV attracts."""
+"""Forward dynamics in random feature space (section 3.6): the paper's baseline, which a noisy TV attracts."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from torch import Tensor
 
 from rnd.actions import encode
 from rnd.bonus.prediction import PredictionBonus
-from rnd.config import BonusConfig
+from rnd.config import BonusOptions
 from rnd.envs.spec import ActionSpec, ObservationSpec
 from rnd.networks import ActionPredictor, target_network
 from rnd.transitions import Transitions
@@ -16,20 +16,20 @@ class Dynamics(PredictionBonus):
     """i_t = mean over k of (predictor(s_t, a_t) - target(s_{t+1}))^2.
 
     s_t is the stack of four frames, each whitened as the target's frame is. Frames before the episode's start are black
-    to the policy and are whitened as black frames here: a stack at an episode's start looks like no other.
+    to the policy and are whitened as black frames here.
     """
 
-    def __init__(self, observation: ObservationSpec, action: ActionSpec, config: BonusConfig):
-        super().__init__(observation, config)
+    def __init__(self, observation: ObservationSpec, action: ActionSpec, options: BonusOptions):
+        super().__init__(observation, options)
         self.action = action
-        self.target = target_network(observation, config.features, config.hidden)
-        self.predictor = ActionPredictor(observation, action, config.features, config.hidden)
+        self.target = target_network(observation, options.features, options.hidden)
+        self.predictor = ActionPredictor(observation, action, options.features, options.hidden)
 
-    def guess(self, transitions: Transitions) -> Tensor:
+    def predict(self, transitions: Transitions) -> Tensor:
         actions_BA = encode(self.action, transitions.actions.flatten(0, 1))
         features: Tensor = self.predictor(self.whiten(transitions.obs.flatten(0, 1)), actions_BA)
         return features
 
-    def answer(self, transitions: Transitions) -> Tensor:
+    def target_of(self, transitions: Transitions) -> Tensor:
         features: Tensor = self.target(self.newest(transitions))
         return features

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from rnd.bonus.contract import Bonus
-from rnd.config import BonusConfig
+from rnd.bonus.base import Bonus
+from rnd.config import BonusOptions
 from rnd.envs.spec import ActionSpec, ObservationSpec
 from rnd.transitions import Transitions
 
@@ -16,7 +16,7 @@ class NoBonus(Bonus):
     random_start = False
     capturable = True
 
-    def __init__(self, observation: ObservationSpec, action: ActionSpec, config: BonusConfig):
+    def __init__(self, observation: ObservationSpec, action: ActionSpec, options: BonusOptions):
         super().__init__()
 
     def score(self, transitions: Transitions) -> Tensor:

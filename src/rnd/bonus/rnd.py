@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from rnd.bonus.prediction import PredictionBonus
-from rnd.config import BonusConfig
+from rnd.config import BonusOptions
 from rnd.envs.spec import ActionSpec, ObservationSpec
 from rnd.networks import predictor_network, target_network
 from rnd.transitions import Transitions
@@ -14,15 +14,15 @@ from rnd.transitions import Transitions
 class RND(PredictionBonus):
     """i_t = mean over k of (predictor(s_{t+1}) - target(s_{t+1}))^2, on the whitened newest frame."""
 
-    def __init__(self, observation: ObservationSpec, action: ActionSpec, config: BonusConfig):
-        super().__init__(observation, config)
-        self.target = target_network(observation, config.features, config.hidden)
-        self.predictor = predictor_network(observation, config.features, config.hidden)
+    def __init__(self, observation: ObservationSpec, action: ActionSpec, options: BonusOptions):
+        super().__init__(observation, options)
+        self.target = target_network(observation, options.features, options.hidden)
+        self.predictor = predictor_network(observation, options.features, options.hidden)
 
-    def guess(self, transitions: Transitions) -> Tensor:
+    def predict(self, transitions: Transitions) -> Tensor:
         features: Tensor = self.predictor(self.newest(transitions))
         return features
 
-    def answer(self, transitions: Transitions) -> Tensor:
+    def target_of(self, transitions: Transitions) -> Tensor:
         features: Tensor = self.target(self.newest(transitions))
         return features

@@ -5,26 +5,26 @@ from __future__ import annotations
 from torch import Tensor
 
 from rnd.bonus.prediction import PredictionBonus
-from rnd.config import BonusConfig
+from rnd.config import BonusOptions
 from rnd.envs.spec import ActionSpec, ObservationSpec
 from rnd.networks import predictor_network
 from rnd.transitions import Transitions
 
 
 class Zero(PredictionBonus):
-    """i_t = mean over k of predictor(s_{t+1})^2: how far an untrained function still is from the trivial one."""
+    """i_t = mean over k of predictor(s_{t+1})^2: how far the predictor still is from the zero function."""
 
-    answers_once = False
+    cache_targets = False
 
-    def __init__(self, observation: ObservationSpec, action: ActionSpec, config: BonusConfig):
-        super().__init__(observation, config)
-        self.features = config.features
-        self.predictor = predictor_network(observation, config.features, config.hidden)
+    def __init__(self, observation: ObservationSpec, action: ActionSpec, options: BonusOptions):
+        super().__init__(observation, options)
+        self.features = options.features
+        self.predictor = predictor_network(observation, options.features, options.hidden)
 
-    def guess(self, transitions: Transitions) -> Tensor:
+    def predict(self, transitions: Transitions) -> Tensor:
         features: Tensor = self.predictor(self.newest(transitions))
         return features
 
-    def answer(self, transitions: Transitions) -> Tensor:
+    def target_of(self, transitions: Transitions) -> Tensor:
         samples = transitions.actions.shape[0] * transitions.actions.shape[1]
         return self.whiten.moments.mean.new_zeros(samples, self.features).float()

@@ -41,7 +41,9 @@ def main(arguments: list[str]) -> None:
     from rnd.record.parts import export_parts, parse_size
 
     if options.half and (options.checkpoint or options.max_part):
-        raise UserError("--half is for the agent alone: a checkpoint in 16 bits could not go on exactly; leave it out")
+        raise UserError(
+            "--half is for the agent alone: a checkpoint in 16 bits could not continue exactly; leave it out"
+        )
     if options.checkpoint or options.max_part:
         size = parse_size(options.max_part) if options.max_part else None
         written = export_parts(run, out or run / "export" / "parts", size)

@@ -28,4 +28,4 @@ def main(arguments: list[str]) -> None:
     from rnd.record.parts import import_parts
 
     run = import_parts(Path(folder), Path(options.out), options.name)
-    print(f"run folder: {run.path}; go on: rnd resume {run.path}")
+    print(f"run folder: {run.path}; to continue: rnd resume {run.path}")

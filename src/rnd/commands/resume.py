@@ -7,7 +7,7 @@ from pathlib import Path
 
 from rnd.cli import parse, positional
 
-DESCRIPTION = "Go on with a run exactly where its newest checkpoint left it. RUN is a run folder."
+DESCRIPTION = "Continue a run exactly from its newest checkpoint. RUN is a run folder."
 
 
 @dataclass(frozen=True)

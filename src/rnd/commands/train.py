@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from rnd.bonus import check as check_bonus
-from rnd.cli import parse, positional
+from dataclasses import replace
+
+from rnd.cli import parse, positional, value_of
+from rnd.components import resolve
 from rnd.config import Config
 from rnd.presets import ATARI_GAMES, DEFAULT_JOB, preset
 
@@ -15,9 +17,12 @@ DESCRIPTION = (
 
 def main(arguments: list[str]) -> None:
     game = positional(Config, arguments) or DEFAULT_JOB
-    config = parse(Config, arguments, prog=f"rnd train {game}", description=DESCRIPTION, default=preset(game))
+    start = preset(game)
+    # The components decide which options exist, and so which flags.
+    chosen = {name: value_of(name, arguments) or getattr(start, name) for name in ("bonus", "policy", "writers")}
+    start = resolve(replace(start, **chosen))
+    config = parse(Config, arguments, prog=f"rnd train {game}", description=DESCRIPTION, default=start)
     config.validate()
-    check_bonus(config.bonus)
 
     from rich.console import Console
 

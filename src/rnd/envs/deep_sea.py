@@ -1,9 +1,9 @@
 """DeepSea: the smallest problem that needs deep exploration (Osband et al. 2019, "Behaviour Suite").
 
-A square of cells. The agent starts in the top left corner, sinks one row a step and chooses left or right; which of the
-two actions means "right" differs from cell to cell, and is fixed over the run. Going right costs 0.01 / size; the
+A square of cells. The agent starts in the top left corner, sinks one row per step and chooses left or right; which of
+the two actions means "right" differs between cells, and is fixed over the run. Going right costs 0.01 / size; the
 treasure (+1) lies to the right of the bottom right cell. Only one of the 2^size action sequences finds it, and the
-small reward on the way pulls in the other direction.
+small cost of going right leads a greedy agent away from it.
 
 Legend: N environments, S size of the square, n = rows that are stepped.
 """
@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from rnd.envs.batch import Batch
+from rnd.envs.array_env import ArrayEnv
 from rnd.envs.spec import ActionSpec, Arrays, EnvSpec, ObservationSpec
 
 SIZES = range(4, 65)
@@ -20,8 +20,8 @@ MOVE_COST = 0.01
 TREASURE = 1.0
 
 
-class DeepSea(Batch):
-    """N copies of one DeepSea. Shows the agent's cell one-hot, S * S components."""
+class DeepSea(ArrayEnv):
+    """N copies of one DeepSea. The observation is the agent's cell one-hot, S * S components."""
 
     def __init__(self, size: int, num_envs: int, mapping_seed: int = 0):
         self.size = size
@@ -39,7 +39,7 @@ class DeepSea(Batch):
     def reset(self, out: Arrays) -> None:
         self.state["row"][:] = 0
         self.state["column"][:] = 0
-        self._show(out["obs"], self.state["row"], self.state["column"])
+        self._write_observation(out["obs"], self.state["row"], self.state["column"])
 
     def step(self, out: Arrays, rows: slice) -> None:
         row, column = self.state["row"][rows], self.state["column"][rows]  # views: writing them moves the agents
@@ -53,11 +53,11 @@ class DeepSea(Batch):
         out["terminated"][rows] = done
         out["truncated"][rows] = False
         if "final_obs" in out:
-            out["final_obs"][rows] = 0  # below the last row there is nothing to see
+            out["final_obs"][rows] = 0  # there is no cell below the last row
         row[done] = 0
         column[done] = 0
-        self._show(out["obs"][rows], row, column)
+        self._write_observation(out["obs"][rows], row, column)
 
-    def _show(self, obs: np.ndarray, row: np.ndarray, column: np.ndarray) -> None:
+    def _write_observation(self, obs: np.ndarray, row: np.ndarray, column: np.ndarray) -> None:
         obs[...] = 0
         obs[np.arange(len(obs)), row * self.size + column] = 1

@@ -1,14 +1,12 @@
-"""A vector environment of Gymnasium's kind, made by a factory of the user's, behind the trainer's interface.
+"""A vector environment of Gymnasium, made by a user's factory, with the trainer's interface.
 
 Its autoreset mode is read from `metadata["autoreset_mode"]`:
 
-- SAME_STEP is what we do ourselves: the observation after an end is the first of the next episode.
-- DISABLED: we reset the environments that ended, within the same step (`reset(options={"reset_mask": ...})`).
-- NEXT_STEP resets in the step after the end, which ignores the action. That step becomes the end that we report, with
-  reward 0: the last observation is then an ordinary one, from which nothing more can be got, and lengths and returns
-  stay those of the environment.
-
-Legend: N environments.
+- SAME_STEP is the rule of the trainer too: the observation after an end is the first of the next episode.
+- DISABLED: the environments that ended are reset here, within the same step (`reset(options={"reset_mask": ...})`).
+- NEXT_STEP resets in the step after the end, which ignores the action. That step is reported as the end, with reward 0:
+  the last observation then is an ordinary one with no reward after it, and lengths and returns stay those of the
+  environment.
 """
 
 from __future__ import annotations
@@ -18,10 +16,10 @@ from typing import Any
 
 import numpy as np
 
-from rnd.envs.failures import describe, environment_error
-from rnd.envs.gym_cell import ActionTranslator, is_sparse
-from rnd.envs.interface import Buffers, VectorEnv
+from rnd.envs.gym_env import ActionTranslator, is_sparse
+from rnd.envs.interface import Buffers, Rows, VectorEnv
 from rnd.envs.observations import make_encoder
+from rnd.envs.process_io import describe_error, environment_error
 from rnd.envs.spec import Arrays, EnvSpec
 from rnd.envs.splitmix import environment_seed
 from rnd.errors import UserError
@@ -32,8 +30,7 @@ MODES = ("SAME_STEP", "NEXT_STEP", "DISABLED")
 class GymVectorEnvs(VectorEnv):
     """A `gymnasium.vector.VectorEnv`, in this process.
 
-    Such an environment cannot be saved: on resuming, its episodes start anew, and those that were under way end as at a
-    time limit.
+    Such an environment cannot be saved: on resuming, unfinished episodes end as at a time limit, and new ones start.
     """
 
     def __init__(self, vector: Any, env_id: str, num_envs: int, seed: int, first: int = 0):
@@ -58,7 +55,7 @@ class GymVectorEnvs(VectorEnv):
         self._ended = np.zeros(num_envs, bool)
         """NEXT_STEP: the environments that the next step resets."""
         self._ended_by_limit = np.zeros(num_envs, bool)
-        self._start_anew = False
+        self._restart = False
 
     def _reset(self) -> None:
         self._ended[:] = self._ended_by_limit[:] = False
@@ -67,14 +64,14 @@ class GymVectorEnvs(VectorEnv):
         self._write(obs, "obs")
 
     def _send(self, group: slice) -> None:
-        if self._start_anew:
+        if self._restart:
             self._end_all()
             return
         out = self.buffers
         try:
             obs, reward, terminated, truncated, info = self.vector.step(self.to_gym(out["action"]))
         except Exception as error:
-            raise environment_error(None, *describe(error)) from error
+            raise environment_error(None, *describe_error(error)) from error
         truncated = np.asarray(truncated) & ~np.asarray(terminated)
         done = terminated | truncated
         if self.mode == "NEXT_STEP":
@@ -100,14 +97,14 @@ class GymVectorEnvs(VectorEnv):
         out["terminated"][:] = ended & ~self._ended_by_limit
         out["final_obs"][ended] = out["obs"][ended]
         self._write(obs, "obs")
-        self._lengths[ended] -= 1  # the step that only resets is none of the episode's
+        self._lengths[ended] -= 1  # the step that only resets is not part of the episode
         self._ended = (terminated | truncated) & ~ended
         self._ended_by_limit = truncated & ~ended
 
     def _end_all(self) -> None:
-        """The first step after a restore: end the episodes that were under way, as at a time limit."""
+        """The first step after a restore: end the unfinished episodes as at a time limit."""
         out = self.buffers
-        self._start_anew = False
+        self._restart = False
         out["final_obs"][:] = out["obs"]
         out["reward"][:], out["terminated"][:], out["truncated"][:] = 0, False, True
         self._reset()
@@ -116,8 +113,11 @@ class GymVectorEnvs(VectorEnv):
         return {"loads": np.array(self.loads)}
 
     def _load(self, state: Arrays) -> None:
-        self.loads = int(state["loads"]) + 1  # other episodes than those of the first start
-        self._start_anew = True
+        self.loads = int(state["loads"]) + 1  # so that the seeds differ from those of the first start
+        self._restart = True
+
+    def _state_layout(self) -> dict[str, Rows]:
+        return {"loads": Rows.SHARED}
 
     def close(self) -> None:
         self.vector.close()
@@ -132,12 +132,12 @@ class GymVectorEnvs(VectorEnv):
 
 
 def autoreset_mode(vector: Any) -> str:
-    """The name of Gymnasium's `AutoresetMode` that the environment declares; Gymnasium's default is NEXT_STEP."""
+    """The name of the `AutoresetMode` that the environment declares; Gymnasium's default is NEXT_STEP."""
     mode = vector.metadata.get("autoreset_mode", "NEXT_STEP")
     name = str(getattr(mode, "name", mode)).upper()
     name = {"SAMESTEP": "SAME_STEP", "NEXTSTEP": "NEXT_STEP"}.get(name, name)
     if name not in MODES:
-        raise UserError(f"unknown autoreset mode {mode!r} of a vector environment; one of {', '.join(MODES)} is needed")
+        raise UserError(f"unknown autoreset mode {mode!r} of a vector environment; use one of {', '.join(MODES)}")
     return name
 
 

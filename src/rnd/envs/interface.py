@@ -2,25 +2,27 @@
 
 Legend: N environments, n = environments of one group.
 
-The environments are cut into groups. `send(group, actions)` starts a step of one group and `recv(group)` waits for its
-result, so that one group can step while the policy is evaluated for another. `recv` is `wait`, which gives what the
-policy needs, and `read`, which does the rest and has time while the policy thinks. `step` does it all for all. Every
-environment that ends is reset within the same step: the observation returned with `done` is the first of the next
-episode, as in the paper.
+The environments are divided into groups. `send(group, actions)` starts a step of one group and `recv(group)` waits for
+its result, so one group can step while the policy is evaluated for another. `recv` is `wait`, which returns what the
+policy needs, then `read`, which checks the step and updates the episode statistics; it can run while the policy is
+evaluated. `step` does all of this for all groups. An environment whose episode ends is reset within the same step: the
+observation returned with `done` is the first of the next episode, as in the paper.
 """
 
 from __future__ import annotations
 
+import enum
 import itertools
 from abc import ABC, abstractmethod
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from rnd.envs.process_io import pack_bytes, unpack_bytes
 from rnd.envs.spec import Arrays, EnvSpec, buffer_layout, check_finite
-from rnd.errors import RunError
+from rnd.errors import RunError, UserError
 
 
 class Episode(NamedTuple):
@@ -33,12 +35,12 @@ class Episode(NamedTuple):
 
 
 class StepInfo(NamedTuple):
-    """What a step tells beside what is learned from."""
+    """What a step reports besides observations, rewards and ends."""
 
     truncated: Tensor
     """[n] bool: ended by a time limit."""
     final_obs: Tensor | None
-    """[n, ...] last observation of the ended episode, valid where `truncated`; None where never needed."""
+    """[n, ...] last observation of the ended episode, valid where `truncated`; None where it is never needed."""
     room: Tensor
     """[n] int32: level * 256 + room, or -1."""
     lives: Tensor
@@ -46,11 +48,11 @@ class StepInfo(NamedTuple):
     episodes: list[Episode]
     """Episodes that ended in this step."""
     entered: list[int]
-    """Rooms that some environment entered in this step."""
+    """Rooms that an environment entered in this step."""
 
 
-class Arrival(NamedTuple):
-    """What the policy needs of a step; views that the next `send` of the group overwrites."""
+class PolicyInput(NamedTuple):
+    """What the policy needs of a step. The tensors are views that the next `send` of the group overwrites."""
 
     obs: Tensor
     done: Tensor
@@ -59,7 +61,7 @@ class Arrival(NamedTuple):
 
 
 class Step(NamedTuple):
-    """Result of a step; the tensors are views that the next `send` of the group overwrites."""
+    """Result of a step. The tensors are views that the next `send` of the group overwrites."""
 
     obs: Tensor
     reward: Tensor
@@ -68,7 +70,7 @@ class Step(NamedTuple):
 
 
 class Buffers:
-    """The host memory that an environment writes into, one row an environment. Pinned where CUDA is used."""
+    """The host memory that environments write to, one row per environment. Pinned where CUDA is available."""
 
     def __init__(self, spec: EnvSpec, num_envs: int, arrays: Arrays | None = None):
         if arrays is None:
@@ -87,8 +89,21 @@ class Buffers:
         return self.arrays[name]
 
 
+class Rows(enum.Enum):
+    """How an array of a saved state holds N environments."""
+
+    ARRAY = enum.auto()
+    """One row per environment."""
+    PACKED = enum.auto()
+    """Byte strings of `pack_bytes`, one per environment."""
+    RAGGED = enum.auto()
+    """Some rows per environment; the array with the suffix `_count` holds how many."""
+    SHARED = enum.auto()
+    """One number for all environments of a rank; the largest is kept where ranks are merged."""
+
+
 class VectorEnv(ABC):
-    """N environments. Subclasses step them; this class does the groups and the episodes' accounts."""
+    """N environments. Subclasses step them; this class handles groups, episode statistics and saved states."""
 
     def __init__(self, spec: EnvSpec, num_envs: int, buffers: Buffers, groups: int = 1):
         self.spec = spec
@@ -103,7 +118,7 @@ class VectorEnv(ABC):
         self._rooms: list[set[int]] = [set() for _ in range(num_envs)]
         self._room = np.full(num_envs, -1, np.int32)
 
-    # --- what a subclass provides ----------------------------------------------------------------
+    # --- what a subclass implements --------------------------------------------------------------
 
     @abstractmethod
     def _reset(self) -> None:
@@ -119,11 +134,15 @@ class VectorEnv(ABC):
 
     @abstractmethod
     def _save(self) -> dict[str, np.ndarray]:
-        """The environments' own state as plain arrays. No step is under way."""
+        """The state of the environments themselves as plain arrays. Called between steps."""
 
     @abstractmethod
     def _load(self, state: dict[str, np.ndarray]) -> None:
-        """Take back what `_save` gave."""
+        """Continue from what `_save` returned."""
+
+    def _state_layout(self) -> dict[str, Rows]:
+        """How each array of `_save` holds the environments. The first array of an Atari backend has its name."""
+        return {}
 
     def close(self) -> None:
         """Free processes and memory. Safe to call twice."""
@@ -145,26 +164,26 @@ class VectorEnv(ABC):
         self._send(rows)
 
     def recv(self, group: int) -> Step:
-        """Wait for the group's step and read it."""
+        """`wait`, then `read`."""
         self.wait(group)
         return self.read(group)
 
-    def wait(self, group: int) -> Arrival:
+    def wait(self, group: int) -> PolicyInput:
         """Wait for the group's step. `read` must come before the next `send`."""
         rows = self.groups[group]
         self._recv(rows)
         done = self._done[group]
         np.logical_or(self.buffers["terminated"][rows], self.buffers["truncated"][rows], out=done)
         view = self._views[group]
-        return Arrival(view["obs"], torch.from_numpy(done), view["truncated"], view.get("final_obs"))
+        return PolicyInput(view["obs"], torch.from_numpy(done), view["truncated"], view.get("final_obs"))
 
     def read(self, group: int) -> Step:
-        """The step that was waited for, its episodes' accounts done. Not finite? Then nobody learns from it."""
+        """The step that `wait` waited for, with episode statistics. Raises RunError where a number is not finite."""
         rows, view, done = self.groups[group], self._views[group], self._done[group]
         problem = check_finite(self.buffers.arrays, rows, self._lengths)
         if problem:
             raise RunError(problem + "; the run stops before it learns from it")
-        episodes, entered = self._account(rows, done)
+        episodes, entered = self._update_episodes(rows, done)
         info = StepInfo(view["truncated"], view.get("final_obs"), view["room"], view["lives"], episodes, entered)
         return Step(view["obs"], view["reward"], torch.from_numpy(done), info)
 
@@ -180,7 +199,7 @@ class VectorEnv(ABC):
         return Step(view["obs"], view["reward"], torch.cat([part.done for part in parts]), info)
 
     def state_dict(self) -> dict[str, np.ndarray]:
-        """Everything that a restored run needs to go on to the bit, as plain arrays."""
+        """Everything that a restored run needs to continue exactly, as plain arrays. Called between steps."""
         rooms = [np.array(sorted(r), np.int32) for r in self._rooms]
         state: Arrays = {
             "returns": self._returns.copy(),
@@ -201,12 +220,37 @@ class VectorEnv(ABC):
         self._rooms = [set(part.tolist()) for part in parts]
         for name, array in self.buffers.arrays.items():
             array[...] = state[f"buffer.{name}"]
-        self._load({name.removeprefix("env."): a for name, a in state.items() if name.startswith("env.")})
+        saved = {name.removeprefix("env."): array for name, array in state.items() if name.startswith("env.")}
+        if not self._state_layout().keys() <= saved.keys():
+            backend = "ale" if "cells" in saved else next(iter(saved), "auto")
+            wanted = f"--env.backend {backend}" if self.spec.id.startswith("ALE/") else "the environment of that run"
+            raise UserError(f"the environments were saved by another backend; resume with {wanted}")
+        self._load(saved)
 
-    # --- accounts --------------------------------------------------------------------------------
+    def reshard(self, states: list[Arrays], world: int) -> list[Arrays]:
+        """The states of `world` ranks from those of another number of ranks; environments stay in order."""
+        if len(states) == world:
+            return states
+        layout = {"returns": Rows.ARRAY, "lengths": Rows.ARRAY, "room": Rows.ARRAY}
+        layout |= {"rooms": Rows.RAGGED, "rooms_count": Rows.ARRAY}
+        layout |= {f"env.{name}": kind for name, kind in self._state_layout().items()}
+        layout |= {name: Rows.ARRAY for name in states[0] if name.startswith("buffer.")}
+        names = dict.fromkeys(name for state in states for name in state)
+        for name in names:
+            if name not in layout:
+                raise RunError(
+                    f"the saved environments have an entry {name} that {self.spec.backend} cannot split among ranks; "
+                    "resume with the backend and the number of ranks that saved them"
+                )
+        rows = {name: [row for state in states for row in _split(state, name, layout[name])] for name in names}
+        size = len(rows["returns"]) // world
+        parts = [slice(rank * size, (rank + 1) * size) for rank in range(world)]
+        return [{name: _merge(found[part], layout[name]) for name, found in rows.items()} for part in parts]
 
-    def _account(self, rows: slice, done: np.ndarray) -> tuple[list[Episode], list[int]]:
-        """Close the books on ended episodes and note the rooms entered."""
+    # --- episode statistics ----------------------------------------------------------------------
+
+    def _update_episodes(self, rows: slice, done: np.ndarray) -> tuple[list[Episode], list[int]]:
+        """Add the step to the episodes of `rows`; returns the episodes that ended and the rooms entered."""
         self._returns[rows] += self.buffers["reward"][rows]
         self._lengths[rows] += 1
         episodes = []
@@ -227,3 +271,21 @@ class VectorEnv(ABC):
             entered.append(int(room[i]))
         self._room[rows] = room
         return entered
+
+
+def _split(state: Arrays, name: str, kind: Rows) -> list[Any]:
+    """An array of a saved state, one item per environment."""
+    if kind is Rows.PACKED:
+        return unpack_bytes(state[name].tobytes())
+    if kind is Rows.RAGGED:
+        return np.split(state[name], np.cumsum(state[f"{name}_count"])[:-1])
+    return [state[name]] * len(state["returns"]) if kind is Rows.SHARED else list(state[name])
+
+
+def _merge(items: list[Any], kind: Rows) -> np.ndarray:
+    """The inverse of `_split`."""
+    if kind is Rows.PACKED:
+        return np.frombuffer(pack_bytes(items), np.uint8)
+    if kind is Rows.RAGGED:
+        return np.concatenate(items)
+    return np.array(max(items)) if kind is Rows.SHARED else np.stack(items)

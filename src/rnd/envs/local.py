@@ -7,53 +7,47 @@ from typing import Any
 
 import numpy as np
 
-from rnd.envs.blobs import join, split
-from rnd.envs.failures import describe, environment_error
-from rnd.envs.interface import Buffers, VectorEnv
-from rnd.envs.spec import Arrays, Cell
-from rnd.errors import UserError
+from rnd.envs.interface import Buffers, Rows, VectorEnv
+from rnd.envs.process_io import describe_error, environment_error, pack_bytes, unpack_bytes
+from rnd.envs.spec import Arrays, Env
 
 
 class LocalEnvs(VectorEnv):
-    """Cells stepped in a loop: no processes, the simplest thing that can be debugged."""
+    """Environments stepped in a loop: no processes, the simplest backend to debug."""
 
-    def __init__(self, make_cell: Callable[[int], Cell], num_envs: int, groups: int = 1):
-        self.cells = [make_cell(i) for i in range(num_envs)]
-        spec = self.cells[0].spec
+    def __init__(self, make_env: Callable[[int], Env], num_envs: int, groups: int = 1):
+        self.envs = [make_env(i) for i in range(num_envs)]
+        spec = self.envs[0].spec
         super().__init__(spec, num_envs, Buffers(spec, num_envs), groups)
 
     def _reset(self) -> None:
-        self._each(slice(0, self.num_envs), lambda cell, i: cell.reset(self.buffers.arrays, i))
+        self._each(slice(0, self.num_envs), lambda env, i: env.reset(self.buffers.arrays, i))
 
     def _send(self, group: slice) -> None:
-        self._each(group, lambda cell, i: cell.step(self.buffers.arrays, i))
+        self._each(group, lambda env, i: env.step(self.buffers.arrays, i))
 
     def _recv(self, group: slice) -> None:
         """`_send` has already done the step."""
 
     def _save(self) -> Arrays:
-        return {"cells": np.frombuffer(join([cell.save() for cell in self.cells]), np.uint8)}
+        return {"cells": np.frombuffer(pack_bytes([env.save() for env in self.envs]), np.uint8)}
 
     def _load(self, state: Arrays) -> None:
-        blobs = saved_cells(state)
-        self._each(slice(0, self.num_envs), lambda cell, i: cell.load(blobs[i], self.buffers.arrays, i))
+        saved = unpack_bytes(state["cells"].tobytes())
+        self._each(slice(0, self.num_envs), lambda env, i: env.load(saved[i], self.buffers.arrays, i))
 
-    def _each(self, rows: slice, do: Callable[[Cell, int], Any]) -> None:
+    def _state_layout(self) -> dict[str, Rows]:
+        return {"cells": Rows.PACKED}
+
+    def _each(self, rows: slice, do: Callable[[Env, int], Any]) -> None:
         i = rows.start
         try:
             for i in range(rows.start, rows.stop):
-                do(self.cells[i], i)
+                do(self.envs[i], i)
         except Exception as error:
-            raise environment_error(i, *describe(error)) from error
+            raise environment_error(i, *describe_error(error)) from error
 
     def close(self) -> None:
-        for cell in self.cells:
-            cell.close()
-        self.cells = []
-
-
-def saved_cells(state: Arrays) -> list[bytes]:
-    """The cells' states, one an environment."""
-    if "cells" not in state:
-        raise UserError("the environments were saved by another backend; resume with --env.backend native")
-    return split(state["cells"].tobytes())
+        for env in self.envs:
+            env.close()
+        self.envs = []

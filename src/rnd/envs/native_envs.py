@@ -11,31 +11,30 @@ import numpy as np
 
 from rnd.config import Config
 from rnd.envs import native
-from rnd.envs.ale_cell import ROOM_BYTES, minimal_actions, place
-from rnd.envs.blobs import join, split
-from rnd.envs.cells import rom_of
-from rnd.envs.interface import Buffers, VectorEnv
+from rnd.envs.ale_env import ROOM_BYTES, minimal_actions, room_number
+from rnd.envs.factories import rom_of
+from rnd.envs.interface import Buffers, Rows, VectorEnv
 from rnd.envs.observations import SCREEN
+from rnd.envs.process_io import pack_bytes, unpack_bytes
 from rnd.envs.spec import ActionSpec, Arrays, EnvSpec, ObservationSpec
 from rnd.envs.splitmix import environment_seed
-from rnd.errors import UserError
 
 GROUPS = 2
 
 
 def why_not(config: Config) -> str | None:
-    """Why the native core cannot run this config, or None where it can."""
+    """The reason why the native core cannot run this config, or None where it can."""
     if not native.available():
         return str(native.why_unavailable())
     if rom_of(config.env.id) not in native.supported_games():
         return "this game is not proven exact"
     if config.bootstrap_truncated:
-        return "it does not tell final observations, which --bootstrap-truncated needs"
+        return "it does not return final observations, which --bootstrap-truncated needs"
     return None
 
 
 class NativeEnvs(VectorEnv):
-    """All environments in one native batch. Who waits for them may `spin` where the threads leave a core free."""
+    """All environments in one native batch. `spin`: wait by polling, for where the threads leave a core free."""
 
     def __init__(self, config: Config, threads: int, groups: int = GROUPS, spin: bool = False):
         from ale_py import roms
@@ -64,7 +63,7 @@ class NativeEnvs(VectorEnv):
 
     def _reset(self) -> None:
         self.batch.reset(self.buffers["obs"], self.ram, self.buffers["lives"])
-        self._tell_rooms(slice(0, self.num_envs))
+        self._write_rooms(slice(0, self.num_envs))
 
     def _send(self, group: slice) -> None:
         out = self.buffers
@@ -82,19 +81,20 @@ class NativeEnvs(VectorEnv):
 
     def _recv(self, group: slice) -> None:
         self.batch.wait(group.start, self.spin)
-        self._tell_rooms(group)
+        self._write_rooms(group)
 
-    def _tell_rooms(self, rows: slice) -> None:
+    def _write_rooms(self, rows: slice) -> None:
         if self.spec.has_rooms:
-            self.buffers["room"][rows] = place(self.rom, self.ram[rows])
+            self.buffers["room"][rows] = room_number(self.rom, self.ram[rows])
 
     def _save(self) -> Arrays:
-        blobs = join([self.batch.save(i) for i in range(self.num_envs)])
-        return {"native": np.frombuffer(blobs, np.uint8), "ram": self.ram.copy()}
+        saved = pack_bytes([self.batch.save(i) for i in range(self.num_envs)])
+        return {"native": np.frombuffer(saved, np.uint8), "ram": self.ram.copy()}
 
     def _load(self, state: Arrays) -> None:
-        if "native" not in state:
-            raise UserError("the environments were saved by ale-py; resume with --env.backend ale")
         self.ram[...] = state["ram"]
-        for i, blob in enumerate(split(state["native"].tobytes())):
-            self.batch.load(i, blob)
+        for i, saved in enumerate(unpack_bytes(state["native"].tobytes())):
+            self.batch.load(i, saved)
+
+    def _state_layout(self) -> dict[str, Rows]:
+        return {"native": Rows.PACKED, "ram": Rows.ARRAY}

@@ -1,21 +1,21 @@
-"""NoisyTV: four rooms with a television in the first, on which some bonuses get stuck.
+"""NoisyTV: four rooms with a television in the first, which some bonuses make the agent watch forever.
 
 The agent walks (up, down, left, right) and has a fifth action, the remote control. In front of the television it sees
 the picture of the channel, and the remote control switches to a random one of CHANNELS. Elsewhere the fifth action
 does nothing and the screen is dark. A bonus that is the error of predicting the NEXT observation from the action never
-gets small here; one that measures how well an observation is known (RND) has soon seen every channel. In the far room
-waits the only reward, +1, which ends the episode.
+gets small here; one that measures how well an observation is known (RND) has soon seen every channel. The only reward,
++1, is in the room farthest from the start, and ends the episode.
 
-`room` tells where the agent is: 1 in front of the television, 0 elsewhere in the first room, 2, 3, 4 the other rooms.
+`room` is where the agent is: 1 in front of the television, 0 elsewhere in the first room, 2, 3, 4 the other rooms.
 
-Legend: N environments, n = rows that are stepped, C cells, P pixels of the screen.
+Legend: N environments, n = rows that are stepped.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from rnd.envs.batch import Batch
+from rnd.envs.array_env import ArrayEnv
 from rnd.envs.spec import ActionSpec, Arrays, EnvSpec, ObservationSpec
 from rnd.envs.splitmix import SplitMixArray, environment_seed
 
@@ -44,8 +44,8 @@ REMOTE = 4
 MOVES = np.array([[-1, 0], [1, 0], [0, -1], [0, 1], [0, 0]])
 
 
-class NoisyTV(Batch):
-    """N agents in N copies of the rooms. Shows the agent's cell one-hot, then the screen, PIXELS bits."""
+class NoisyTV(ArrayEnv):
+    """N agents in N copies of the rooms. The observation is the agent's cell one-hot, then the screen, PIXELS bits."""
 
     def __init__(self, num_envs: int, seed: int = 0, first: int = 0):
         grid = np.array([list(line) for line in MAP.split()])
@@ -71,9 +71,9 @@ class NoisyTV(Batch):
         )
 
     def reset(self, out: Arrays) -> None:
-        everyone = slice(0, len(self.state["age"]))
-        self._begin(np.arange(everyone.stop))
-        self._show(out["obs"], everyone)
+        num_envs = len(self.state["age"])
+        self._start_episodes(np.arange(num_envs))
+        self._write_observation(out["obs"], slice(0, num_envs))
         out["room"][:] = self.rooms[tuple(self.state["place"].T)]
 
     def step(self, out: Arrays, rows: slice) -> None:
@@ -90,23 +90,23 @@ class NoisyTV(Batch):
         out["terminated"][rows] = found
         out["truncated"][rows] = late
         if "final_obs" in out:
-            self._show(out["final_obs"][rows], rows)
-        self._begin(rows.start + np.flatnonzero(found | late))
-        self._show(out["obs"][rows], rows)
+            self._write_observation(out["final_obs"][rows], rows)
+        self._start_episodes(rows.start + np.flatnonzero(found | late))
+        self._write_observation(out["obs"][rows], rows)
         out["room"][rows] = self.rooms[place[:, 0], place[:, 1]]
 
-    def _begin(self, which: np.ndarray) -> None:
+    def _start_episodes(self, which: np.ndarray) -> None:
         self.state["place"][which] = self.start
         self.state["channel"][which] = 0
         self.state["age"][which] = 0
 
     def _change_channel(self, rows: slice, pressed: np.ndarray) -> None:
-        draws = SplitMixArray(self.state["random"][rows]).next()  # one a step, needed or not: cheap, and no bookkeeping
+        draws = SplitMixArray(self.state["random"][rows]).next()  # one per step, used or not: simple and cheap
         place = self.state["place"][rows]
         switched = pressed & self.tv[place[:, 0], place[:, 1]]
         self.state["channel"][rows][switched] = (draws[switched] % np.uint64(CHANNELS)).astype(np.int64)
 
-    def _show(self, obs: np.ndarray, rows: slice) -> None:
+    def _write_observation(self, obs: np.ndarray, rows: slice) -> None:
         place, cells = self.state["place"][rows], self.wall.size
         obs[...] = 0
         obs[np.arange(len(obs)), place[:, 0] * self.wall.shape[1] + place[:, 1]] = 1

@@ -1,4 +1,4 @@
-"""From what a Gymnasium environment shows to one of the two things that the networks read.
+"""From the observations of Gymnasium environments to those that the networks read: images or vectors.
 
 Images become 84x84 grey frames as in Atari. Everything else becomes one float vector: discrete values and the cells of
 MiniGrid's symbolic view one-hot, texts left out, dictionaries and tuples concatenated.
@@ -15,7 +15,7 @@ from rnd.errors import UserError
 
 SCREEN = 84
 SMALLEST_IMAGE = 36
-"""Pictures smaller than this on a side are read as vectors: the convolutions have no room in them."""
+"""Images with a shorter side are read as vectors: they are too small for the convolutions."""
 
 
 class Encoder(Protocol):
@@ -53,12 +53,12 @@ class ImageEncoder:
 
 
 class VectorEncoder:
-    """Everything that is not a picture, as one float vector."""
+    """Everything that is not an image, as one float vector."""
 
     def __init__(self, space: Any, env_id: str):
         self.part = make_part(space, env_id)
         if self.part.size == 0:
-            raise UserError(f"{env_id} shows nothing that a network can read (its observation space is {space})")
+            raise UserError(f"{env_id} has no observation that a network can read; its observation space is {space}")
         self.spec = ObservationSpec("vector", (self.part.size,))
 
     def __call__(self, obs: Any, out: np.ndarray) -> None:
@@ -66,7 +66,7 @@ class VectorEncoder:
 
 
 class Part(Protocol):
-    """A piece of an observation: how many numbers it becomes, and the writing of them."""
+    """A part of an observation: `write` writes it as `size` numbers."""
 
     size: int
 
@@ -74,7 +74,7 @@ class Part(Protocol):
 
 
 def make_part(space: Any, env_id: str) -> Part:
-    """The encoder of one space; composite spaces are built of the parts of their spaces."""
+    """The encoder of one space; a composite space consists of the parts of its spaces."""
     kind = type(space).__name__
     if kind == "Dict":
         return Group([(name, make_part(part, env_id)) for name, part in space.spaces.items()])
@@ -91,11 +91,13 @@ def make_part(space: Any, env_id: str) -> Part:
         return OneHot(np.tile(MINIGRID_CELL, cells), 0)
     if kind in ("Box", "MultiBinary"):
         return Numbers(int(np.prod(space.shape)))
-    raise UserError(f"{env_id} shows a {kind}; Box, Discrete, MultiDiscrete, MultiBinary, Dict and Tuple are supported")
+    raise UserError(
+        f"{env_id} has {kind} observations; Box, Discrete, MultiDiscrete, MultiBinary, Dict and Tuple are supported"
+    )
 
 
 MINIGRID_CELL = (11, 6, 4)
-"""Kinds of object, colours, and states (of doors, or directions) of a cell."""
+"""Kinds of objects, colours, and states (of doors, or directions) of a cell."""
 
 
 class Numbers:
@@ -109,7 +111,7 @@ class Numbers:
 
 
 class OneHot:
-    """Each of several choices as zeros and a one."""
+    """Several discrete values, each one-hot."""
 
     def __init__(self, choices: np.ndarray, first: int | np.ndarray):
         self.size = int(choices.sum())
@@ -121,7 +123,7 @@ class OneHot:
 
 
 class Group:
-    """Parts by name or position, one after the other."""
+    """Parts by name or position, concatenated."""
 
     def __init__(self, parts: list[tuple[Any, Part]]):
         ends = np.cumsum([part.size for _, part in parts]).tolist()

@@ -10,7 +10,7 @@ import torch
 
 from rnd.config import Config
 from rnd.distributed import local_world
-from rnd.envs.cells import call_factory, gym_factory, make_cell
+from rnd.envs.factories import call_factory, gym_factory, make_env
 from rnd.envs.interface import VectorEnv
 from rnd.envs.local import LocalEnvs
 from rnd.errors import UserError
@@ -24,10 +24,10 @@ def make(config: Config) -> VectorEnv:
     if env.backend != "auto":
         raise UserError(f"--env.backend chooses an Atari emulator, and {env.id} is no Atari game; leave it out")
     if env.id.startswith("rnd/"):
-        from rnd.envs.batch_envs import BatchEnvs
-        from rnd.envs.own import make_batch
+        from rnd.envs.array_vector_env import ArrayVectorEnv
+        from rnd.envs.builtin import make_array_env
 
-        return BatchEnvs(make_batch(env.id, env.num_envs, config.seed, env.first), env.num_envs)
+        return ArrayVectorEnv(make_array_env(env.id, env.num_envs, config.seed, env.first), env.num_envs)
     if ":" in env.id:
         from gymnasium.vector import VectorEnv as GymnasiumVectorEnv
 
@@ -42,14 +42,18 @@ def make(config: Config) -> VectorEnv:
                 )
             return GymVectorEnvs(made, env.id, env.num_envs, config.seed, env.first)
         made.close()
-    return make_cells(config, env.workers or 0)
+    return make_single_envs(config, env.workers or 0)
 
 
 def make_atari(config: Config) -> VectorEnv:
-    """The native core where it can run the game, else ale-py in worker processes; the banner says which, and why."""
+    """The native core where it can run the game, else ale-py in worker processes; `spec.backend` has the reason.
+
+    The only place that chooses an Atari backend: a new one is a file with a `VectorEnv`, a branch here, and a name in
+    `EnvConfig.backend`.
+    """
     workers = cores() if config.env.workers is None else config.env.workers
     if config.env.backend == "ale":
-        return make_cells(config, workers)
+        return make_single_envs(config, workers)
     from rnd.envs.native_envs import NativeEnvs, why_not
 
     problem = why_not(config)
@@ -58,31 +62,31 @@ def make_atari(config: Config) -> VectorEnv:
         return NativeEnvs(config, threads, spin=on_gpu(config.device) and threads < cores())
     if config.env.backend == "native":
         raise UserError(f"the native core cannot run {config.env.id}: {problem}; nearest: --env.backend ale")
-    return make_cells(config, workers, f"; native core: {problem}")
+    return make_single_envs(config, workers, f"; native core: {problem}")
 
 
 def native_threads(config: Config) -> int:
-    """As many as asked for, else as many as the cores allow."""
+    """--env.workers where it is given, else by the number of cores."""
     if config.env.workers is not None:
         return max(config.env.workers, 1)
     return emulator_threads(cores(), on_gpu(config.device))
 
 
 def emulator_threads(cores: int, gpu: bool) -> int:
-    """One a core; beside a GPU one core stays free for the thread that feeds it."""
+    """One per core; beside a GPU one core stays free for the thread that launches its work."""
     return max(cores - gpu, 1)
 
 
 def on_gpu(device: str) -> bool:
-    """Whether a run with this --device has its networks on a GPU."""
+    """Whether a run with this --device puts its networks on a GPU."""
     return device != "cpu" and torch.cuda.is_available()
 
 
-def make_cells(config: Config, workers: int, remark: str = "") -> VectorEnv:
-    """Environments one by one: in worker processes, or in this one where `workers` is 0."""
+def make_single_envs(config: Config, workers: int, remark: str = "") -> VectorEnv:
+    """Environments that are stepped one by one: in worker processes, or in this process where `workers` is 0."""
     num_envs = config.env.num_envs
     if workers == 0:
-        envs = LocalEnvs(partial(make_cell, config), num_envs)
+        envs = LocalEnvs(partial(make_env, config), num_envs)
         envs.spec = dataclasses.replace(envs.spec, backend=f"{envs.spec.backend}, in this process{remark}")
         return envs
     from rnd.envs.workers import WorkerEnvs
@@ -91,6 +95,6 @@ def make_cells(config: Config, workers: int, remark: str = "") -> VectorEnv:
 
 
 def cores() -> int:
-    """Cores that this process may use: its share, where several ranks run on this machine."""
+    """Cores that this process may use: its share where several ranks run on this machine."""
     found = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return max(1, found // local_world())

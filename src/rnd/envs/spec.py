@@ -12,6 +12,8 @@ from typing import Any, Literal
 import numpy as np
 
 Arrays = dict[str, np.ndarray]
+Layout = dict[str, tuple[tuple[int, ...], Any]]
+"""Shape and type of arrays by name."""
 
 
 @dataclass(frozen=True)
@@ -28,7 +30,7 @@ class ObservationSpec:
 
 @dataclass(frozen=True)
 class ActionSpec:
-    """What one environment takes. `sizes`: choices of each discrete component, or the dimensions of a box."""
+    """The actions of one environment. `sizes`: choices of each discrete component, or the dimensions of a box."""
 
     kind: Literal["discrete", "multi_discrete", "continuous"]
     sizes: tuple[int, ...]
@@ -56,21 +58,21 @@ class EnvSpec:
     action: ActionSpec
     frame_skip: int = 1
     has_rooms: bool = False
-    """`StepInfo.room` is meaningful (Montezuma's Revenge, Pitfall!, MiniGrid)."""
+    """`StepInfo.room` is written (Montezuma's Revenge, Pitfall!, MiniGrid)."""
     has_cells: bool = False
-    """`StepInfo.room` is a cell of a grid, y * 256 + x, and no room (MiniGrid)."""
+    """`StepInfo.room` is a cell of a grid, y * 256 + x, instead of a room (MiniGrid)."""
     success_return: float | None = None
     """An episode whose return exceeds this counts as a success; None where success has no meaning."""
     time_limits: bool = False
-    """`StepInfo.final_obs` is told, so that values can be continued past a time limit."""
+    """`StepInfo.final_obs` is written, so that a value can be bootstrapped at a time limit."""
     backend: str = ""
-    """Who steps the environments, for the start banner."""
+    """What steps the environments, for the start banner."""
 
 
-def buffer_layout(spec: EnvSpec, num_envs: int) -> dict[str, tuple[tuple[int, ...], Any]]:
-    """Name, shape and type of every array of `Buffers`; worker processes share the same layout."""
+def buffer_layout(spec: EnvSpec, num_envs: int) -> Layout:
+    """The arrays of `Buffers`; worker processes share the same layout."""
     n = num_envs
-    layout: dict[str, tuple[tuple[int, ...], Any]] = {
+    layout: Layout = {
         "obs": ((n, *spec.observation.shape), spec.observation.dtype),
         "action": ((n, *spec.action.shape), spec.action.dtype),
         "reward": ((n,), np.float32),
@@ -84,7 +86,7 @@ def buffer_layout(spec: EnvSpec, num_envs: int) -> dict[str, tuple[tuple[int, ..
     return layout
 
 
-class Cell(ABC):
+class Env(ABC):
     """One environment. It writes its results to row `i` of shared arrays and resets itself when an episode ends."""
 
     spec: EnvSpec
@@ -103,10 +105,10 @@ class Cell(ABC):
 
     @abstractmethod
     def load(self, data: bytes, out: Arrays, i: int) -> None:
-        """Go on from what `save` gave; row `i` already holds the arrays of that moment."""
+        """Continue from what `save` returned; row `i` of `out` already holds the arrays of that step."""
 
     def close(self) -> None:
-        """Free what the environment holds."""
+        """Free processes, windows and memory."""
 
 
 def check_finite(out: Arrays, rows: slice, steps: np.ndarray) -> str | None:
@@ -119,7 +121,7 @@ def check_finite(out: Arrays, rows: slice, steps: np.ndarray) -> str | None:
             continue
         bad = ~finite.reshape(len(finite), -1).all(axis=1)
         if name == "final_obs":
-            bad &= out["truncated"][rows]  # elsewhere it is old, and nobody reads it
+            bad &= out["truncated"][rows]  # elsewhere it is old, and nothing reads it
         if bad.any():
             i = rows.start + int(np.flatnonzero(bad)[0])
             word = "reward" if name == "reward" else "observation"

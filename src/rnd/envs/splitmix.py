@@ -1,7 +1,7 @@
 """SplitMix64: the per-environment generator of every Atari backend.
 
-One 64-bit word of state, so that a C++ core and ale-py worker processes draw the same numbers and
-saving a generator is saving an integer.
+Its state is one 64-bit word, so the C++ core and ale-py worker processes draw the same numbers, and saving a generator
+is saving an integer.
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ class SplitMix64:
 
 
 def environment_seed(seed: int, env: int) -> int:
-    """Seed of environment `env` of a run: far apart for neighbouring runs and environments."""
+    """Seed of environment `env` of a run; neighbouring runs and environments get unrelated seeds."""
     return mix((mix(seed & _MASK) + env * 0x9E3779B97F4A7C15) & _MASK)
 
 
 class SplitMixArray:
-    """One generator a row, all drawn at once; the numbers of each are those of a `SplitMix64`."""
+    """One generator per row, all drawn at once; each draws the numbers of a `SplitMix64`."""
 
     def __init__(self, states: np.ndarray):
         self.states = states
-        """uint64, changed in place."""
+        """uint64, advanced in place."""
 
     def next(self) -> np.ndarray:
         self.states += np.uint64(0x9E3779B97F4A7C15)

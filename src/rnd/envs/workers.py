@@ -1,10 +1,10 @@
 """Environments in worker processes that write into shared memory.
 
-Legend: N environments, W workers, G groups.
+Legend: N environments, w = number of a worker, g = number of a group.
 
 Every worker holds a share of every group, so that all cores step one group while the policy is evaluated for the
-other. Which worker steps an environment changes nothing: each has its own generator, and saved states are kept by
-environment, so a run can go on with another number of workers.
+other. It does not matter which worker steps an environment: each environment has its own generator, and saved states
+are kept per environment, so a run can continue with another number of workers.
 """
 
 from __future__ import annotations
@@ -24,23 +24,20 @@ import numpy as np
 import torch
 
 from rnd.config import Config
-from rnd.envs.blobs import join, split
-from rnd.envs.cells import make_cell
-from rnd.envs.failures import environment_error
-from rnd.envs.interface import Buffers, VectorEnv
-from rnd.envs.local import saved_cells
-from rnd.envs.shared_arrays import SharedArrays
+from rnd.envs.factories import make_env
+from rnd.envs.interface import Buffers, Rows, VectorEnv
+from rnd.envs.process_io import SharedArrays, environment_error, pack_bytes, unpack_bytes
 from rnd.envs.spec import Arrays
-from rnd.envs.worker import DATA, FAILED, LETTER, LOAD, RESET, SAVE, STEPPED, shared_layout
+from rnd.envs.worker import DATA, FAILED, LOAD, MESSAGE, RESET, SAVE, STEPPED, shared_layout
 from rnd.errors import RunError
 
 GROUPS = 2
 START_SECONDS = 120.0
-"""Time to start Python and to import: slow on a cold network disk."""
+"""Time limit for starting Python and importing: slow on a cold network disk."""
 LOAD_SECONDS = 600.0
-"""Time to restore one environment: one that is saved as its actions replays them."""
-LOOK_SECONDS = 0.5
-"""How often a silent worker is looked at."""
+"""Time limit for restoring one environment: one that is saved as its actions replays them."""
+POLL_SECONDS = 0.5
+"""Time between two checks for workers that hang."""
 
 START_WORKER = """
 import json, sys
@@ -52,16 +49,16 @@ main(*map(int, sys.argv[2:]))
 
 @dataclasses.dataclass
 class Process:
-    """One worker as its parent sees it."""
+    """The parent's side of one worker."""
 
     popen: subprocess.Popen[bytes]
     connection: Connection
     lifeline: int
-    """The pipe whose end ends the worker, whatever it is doing."""
-    orders: int
+    """A pipe whose closing ends the worker, even one that hangs (`die_with_parent`)."""
+    commands: int
     """The pipe for the bytes that start steps."""
     parts: list[range]
-    """Its environments, group by group."""
+    """Its environments, per group."""
 
     @property
     def rows(self) -> list[int]:
@@ -69,31 +66,31 @@ class Process:
 
 
 class WorkerEnvs(VectorEnv):
-    """Cells in worker processes."""
+    """Environments in worker processes."""
 
     def __init__(self, config: Config, workers: int, groups: int = GROUPS, remark: str = ""):
-        """`remark` is added to what the start banner says about the backend."""
-        probe = make_cell(config, 0)  # tells what the environment is, and what is wrong with it, in this process
+        """`remark` is added to `spec.backend`."""
+        probe = make_env(config, 0)  # gives the spec, and raises in this process where the environment cannot be made
         probe.close()
         spec = dataclasses.replace(
             probe.spec, backend=f"{probe.spec.backend}, {workers} worker{'s' if workers > 1 else ''}{remark}"
         )
         self.shared = SharedArrays(shared_layout(spec, config.env.num_envs, workers))
-        self.busy, self.beats = self.shared.arrays.pop("busy"), self.shared.arrays.pop("beats")
+        self.busy, self.heartbeats = self.shared.arrays.pop("busy"), self.shared.arrays.pop("heartbeats")
         super().__init__(spec, config.env.num_envs, Buffers(spec, config.env.num_envs, self.shared.arrays), groups)
         self.timeout = config.env.timeout
         self.pinned = _pin(self.shared)
         self.waiting: list[set[int]] = [set() for _ in self.groups]
-        """Workers that still have to answer for a group."""
-        self.answers: dict[int, bytes] = {}
-        self.heard: dict[int, tuple[int, float]] = {}
-        """When a worker last gave a sign of life, and its count of beats then."""
+        """Per group, the workers that have not yet finished its step."""
+        self.replies: dict[int, bytes] = {}
+        self.last_heartbeat: dict[int, tuple[int, float]] = {}
+        """Per worker, its count of heartbeats when it last changed, and the time."""
         self.processes: list[Process] = []
         self.worker_of: dict[int, int] = {}
-        self.answers_out, self.answers_in = os.pipe()
-        self.open_fds = [self.shared.fd, self.answers_out, self.answers_in]
+        self.replies_out, self.replies_in = os.pipe()
+        self.open_fds = [self.shared.fd, self.replies_out, self.replies_in]
         self.poll = select.poll()
-        self.poll.register(self.answers_out, select.POLLIN)
+        self.poll.register(self.replies_out, select.POLLIN)
         try:
             for w in range(workers):
                 self.processes.append(
@@ -104,41 +101,44 @@ class WorkerEnvs(VectorEnv):
             self.close()
             raise
 
-    # --- what the interface asks for ---------------------------------------------------------------
+    # --- the interface -------------------------------------------------------------------------------
 
     def _reset(self) -> None:
-        self._ask(RESET)
+        self._request(RESET)
 
     def _send(self, group: slice) -> None:
         g = self.groups.index(group)
         for w, process in enumerate(self.processes):
             if process.parts[g]:
-                self._order(w, bytes([g]))
+                self._command(w, bytes([g]))
                 self.waiting[g].add(w)
 
     def _recv(self, group: slice) -> None:
         waiting = self.waiting[self.groups.index(group)]
         while waiting:
-            self._listen(self.timeout)
+            self._receive(self.timeout)
 
     def _save(self) -> Arrays:
-        blobs = [b""] * self.num_envs
-        for process, data in zip(self.processes, self._ask(SAVE), strict=True):
-            for i, blob in zip(process.rows, split(data), strict=True):
-                blobs[i] = blob
-        return {"cells": np.frombuffer(join(blobs), np.uint8)}
+        saved = [b""] * self.num_envs
+        for process, data in zip(self.processes, self._request(SAVE), strict=True):
+            for i, string in zip(process.rows, unpack_bytes(data), strict=True):
+                saved[i] = string
+        return {"cells": np.frombuffer(pack_bytes(saved), np.uint8)}
 
     def _load(self, state: Arrays) -> None:
-        blobs = saved_cells(state)
+        saved = unpack_bytes(state["cells"].tobytes())
         for w, process in enumerate(self.processes):
-            self._write_letter(w, LOAD + join([blobs[i] for i in process.rows]))
+            self._send_message(w, LOAD + pack_bytes([saved[i] for i in process.rows]))
         self._collect(max(LOAD_SECONDS, self.timeout))
 
+    def _state_layout(self) -> dict[str, Rows]:
+        return {"cells": Rows.PACKED}
+
     def close(self) -> None:
-        """End the workers: ask by hanging up, and insist after a moment."""
+        """End the workers: close their pipes, and kill those that have not ended after two seconds."""
         for process in self.processes:
             process.connection.close()
-            os.close(process.orders)
+            os.close(process.commands)
         deadline = time.monotonic() + 2
         for process in self.processes:
             try:
@@ -152,15 +152,15 @@ class WorkerEnvs(VectorEnv):
             _unpin(self.shared)
             self.pinned = False
         for fd in self.open_fds:
-            os.close(fd)  # the memory lives on while arrays point into it
+            os.close(fd)  # the memory stays while arrays point into it
         self.open_fds = []
 
-    # --- talking to the workers ----------------------------------------------------------------------
+    # --- messages to the workers ---------------------------------------------------------------------
 
     def _start(self, config: Config, w: int, parts: list[range], workers: int) -> Process:
         here, there = multiprocessing.Pipe()
-        (their_lifeline, lifeline), (their_orders, orders) = os.pipe(), os.pipe()
-        fds = (there.fileno(), their_lifeline, their_orders, self.answers_in)
+        (their_lifeline, lifeline), (their_commands, commands) = os.pipe(), os.pipe()
+        fds = (there.fileno(), their_lifeline, their_commands, self.replies_in)
         popen = subprocess.Popen(
             [sys.executable, "-c", START_WORKER, json.dumps(sys.path), *map(str, fds)],
             stdin=subprocess.DEVNULL,
@@ -170,7 +170,7 @@ class WorkerEnvs(VectorEnv):
         )
         there.close()
         os.close(their_lifeline)
-        os.close(their_orders)
+        os.close(their_commands)
         job = {
             "config": config.to_dict(),
             "worker": w,
@@ -181,91 +181,90 @@ class WorkerEnvs(VectorEnv):
         here.send_bytes(json.dumps(job).encode())
         self.poll.register(here.fileno(), select.POLLIN)
         self.worker_of[here.fileno()] = w
-        self.heard[w] = (0, time.monotonic())
-        return Process(popen, here, lifeline, orders, parts)
+        self.last_heartbeat[w] = (0, time.monotonic())
+        return Process(popen, here, lifeline, commands, parts)
 
-    def _ask(self, command: bytes) -> list[bytes]:
-        """Tell all workers to do something, and give their answers."""
+    def _request(self, command: bytes) -> list[bytes]:
+        """Send a message to all workers; returns their replies."""
         for w in range(len(self.processes)):
-            self._write_letter(w, command)
+            self._send_message(w, command)
         return self._collect(self.timeout)
 
-    def _order(self, w: int, order: bytes) -> None:
+    def _command(self, w: int, command: bytes) -> None:
         try:
-            os.write(self.processes[w].orders, order)
+            os.write(self.processes[w].commands, command)
         except OSError as error:
-            raise self._death(w) from error
-        self.heard[w] = (int(self.beats[w]), time.monotonic())
+            raise self._death_error(w) from error
+        self.last_heartbeat[w] = (int(self.heartbeats[w]), time.monotonic())
 
-    def _write_letter(self, w: int, message: bytes) -> None:
-        self._order(w, LETTER)  # first: the worker must be reading when a message is longer than the socket holds
+    def _send_message(self, w: int, message: bytes) -> None:
+        self._command(w, MESSAGE)  # first: a message longer than the socket's buffer needs a worker that reads it
         try:
             self.processes[w].connection.send_bytes(message)
         except OSError as error:
-            raise self._death(w) from error
+            raise self._death_error(w) from error
 
     def _collect(self, timeout: float) -> list[bytes]:
-        self.answers.clear()
-        while len(self.answers) < len(self.processes):
-            self._listen(timeout)
-        return [self.answers[w] for w in range(len(self.processes))]
+        self.replies.clear()
+        while len(self.replies) < len(self.processes):
+            self._receive(timeout)
+        return [self.replies[w] for w in range(len(self.processes))]
 
-    def _listen(self, timeout: float) -> None:
-        """Take the answers that are there, or wait for one."""
-        events = self.poll.poll(1000 * min(LOOK_SECONDS, timeout / 2))
+    def _receive(self, timeout: float) -> None:
+        """Read the replies that have arrived, or wait for one."""
+        events = self.poll.poll(1000 * min(POLL_SECONDS, timeout / 2))
         for fd, _ in events:
-            if fd == self.answers_out:
+            if fd == self.replies_out:
                 for w, g in STEPPED.iter_unpack(os.read(fd, STEPPED.size * len(self.processes))):
                     self.waiting[g].discard(w)
             else:
-                self._read_letter(self.worker_of[fd])
+                self._read_reply(self.worker_of[fd])
         if not events:
-            self._look_for_a_hanging_worker(timeout)
+            self._check_for_hanging_workers(timeout)
 
-    def _read_letter(self, w: int) -> None:
+    def _read_reply(self, w: int) -> None:
         try:
             message = self.processes[w].connection.recv_bytes()
         except (EOFError, OSError) as error:
-            raise self._death(w) from error
+            raise self._death_error(w) from error
         if message[:1] == DATA:
-            self.answers[w] = message[1:]
+            self.replies[w] = message[1:]
         else:
             assert message[:1] == FAILED, message
-            told = json.loads(message[1:])
-            raise environment_error(told["env"], told["line"], told["trace"])
+            raise environment_error(**json.loads(message[1:]))
 
-    def _look_for_a_hanging_worker(self, timeout: float) -> None:
+    def _check_for_hanging_workers(self, timeout: float) -> None:
         now = time.monotonic()
-        silent = set().union(*self.waiting) or set(range(len(self.processes))) - set(self.answers)
+        silent = set().union(*self.waiting) or set(range(len(self.processes))) - set(self.replies)
         for w in silent:
-            beats, since = self.heard[w]
-            if beats != int(self.beats[w]):
-                self.heard[w] = (int(self.beats[w]), now)
+            count, since = self.last_heartbeat[w]
+            if count != int(self.heartbeats[w]):
+                self.last_heartbeat[w] = (int(self.heartbeats[w]), now)
             elif now - since > timeout:
                 raise RunError(
-                    f"environment {self.busy[w]} has not answered for {timeout:g} s (worker {w}); it hangs, or needs a "
-                    "longer --env.timeout"
+                    f"environment {self.busy[w]} has not answered for {timeout:g} s (worker {w}); if it is only slow, "
+                    "set a longer --env.timeout"
                 )
 
-    def _death(self, w: int) -> RunError:
+    def _death_error(self, w: int) -> RunError:
         try:
-            code = self.processes[w].popen.wait(1)
+            code = self.processes[w].popen.wait(5)
             how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
         except subprocess.TimeoutExpired:
-            how = "hung up"
+            how = "closed its pipe"
         return RunError(
-            f"environment worker {w} {how}; it was last in environment {self.busy[w]}; the run cannot go on without "
-            "it: resume it from its last checkpoint"
+            f"environment worker {w} {how}; it was last in environment {self.busy[w]}; resume the run from its last "
+            "checkpoint"
         )
 
 
 def _share(w: int, workers: int, rows: slice) -> range:
-    """The environments of a group that worker w steps: every W-th, so that all have the same number, or nearly."""
+    """The environments of a group that worker w steps: every `workers`-th, for equal shares."""
     return range(rows.start + (w - rows.start) % workers, rows.stop, workers)
 
 
 def _pin(shared: SharedArrays) -> bool:
-    """Lock the memory for fast copies to the GPU, where there is one."""
+    """Pin the memory for fast copies to the GPU; returns False where there is no GPU."""
     if not torch.cuda.is_available():
         return False
     address = torch.from_numpy(next(iter(shared.arrays.values()))).data_ptr()

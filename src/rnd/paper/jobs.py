@@ -21,7 +21,7 @@ from rich.console import Console
 from rnd.config import Config
 from rnd.envs.registry import emulator_threads
 from rnd.paper.plan import PlannedRun
-from rnd.record.folder import write_atomically
+from rnd.record.files import write_json
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ def job_files(planned: PlannedRun) -> tuple[Path, Path]:
 
 def write_config(planned: PlannedRun, config: Config) -> None:
     """Write the config file that the job of `planned` reads."""
-    write_atomically(job_files(planned)[0], json.dumps(config.to_dict(), indent=2) + "\n")
+    write_json(job_files(planned)[0], config.to_dict())
 
 
 def limit_threads(config: Config, cpus: int, on_gpu: bool) -> Config:

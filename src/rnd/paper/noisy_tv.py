@@ -20,17 +20,15 @@ from rich.console import Console
 from rich.progress import Progress
 from torch import Tensor
 
-from rnd import bonus as bonuses
 from rnd import envs
-from rnd.bonus.contract import Bonus
 from rnd.config import Config, positive
 from rnd.console import say
 from rnd.envs.noisy_tv import NoisyTV
 from rnd.presets import preset
 from rnd.record.tables import csv_text
 from rnd.report.figure import new_figure, save
-from rnd.train import Trainer
-from rnd.transitions import Transitions
+from rnd.train import Trainer, in_chunks
+from rnd.transitions import Rollout, Transitions
 
 GAME = "rnd/NoisyTV"
 BONUSES = ("dynamics", "rnd")
@@ -88,55 +86,32 @@ def run(options: Options, console: Console) -> list[TvRow]:
 
 def measure(config: Config) -> Iterator[TvRow]:
     """Train a run; yields one row per rollout."""
-    made: list[MeasuredBonus] = []
-
-    def measured(*arguments: Any) -> MeasuredBonus:
-        made.append(MeasuredBonus(bonuses.make(config.bonus, *arguments)))
-        return made[0]
-
-    bonuses.register("measured", measured)
     with closing(envs.make(config)) as env:
-        trainer = Trainer(replace(config, bonus="measured"), env)
+        trainer = TvTrainer(config, env)
         for _ in trainer.random_start():
             pass
-        trainer.collector.start()
-        for row in trainer.train():
-            frames = row["frames"]
-            assert frames is not None
-            yield TvRow(config.bonus, config.seed, int(frames), *made[0].read())
+        trainer.start()
+        for _ in trainer.train():
+            yield TvRow(config.bonus, config.seed, trainer.frames, *trainer.measured)
 
 
-class MeasuredBonus(Bonus):
-    """Another bonus, of which the values in front of the television and elsewhere are recorded."""
+class TvTrainer(Trainer):
+    """A trainer that also measures the last rollout at the television."""
 
-    at_tv_X: Tensor
+    measured: tuple[float, float, float]
 
-    def __init__(self, inner: Bonus):
-        super().__init__()
-        self.inner, self.random_start = inner, inner.random_start
-        self.register_buffer("at_tv_X", torch.from_numpy(NoisyTV(1).tv.reshape(-1)))
-        self.scored: list[tuple[Tensor, Tensor]] = []
+    def learn(self, rollout: Rollout) -> dict[str, float]:
+        # Before the update: with the networks and statistics that give the bonus of this rollout.
+        self.measured = at_tv(rollout.transitions, in_chunks(self.bonus.score, rollout.transitions))
+        return super().learn(rollout)
 
-    def observe(self, next_obs: Tensor) -> None:
-        self.inner.observe(next_obs)
 
-    def score(self, transitions: Transitions) -> Tensor:
-        bonus_TN = self.inner.score(transitions)
-        cell_TN = transitions.next_obs[..., : len(self.at_tv_X)].argmax(-1)
-        self.scored.append((self.at_tv_X[cell_TN], bonus_TN))
-        return bonus_TN
-
-    def targets(self, transitions: Transitions) -> Tensor:
-        return self.inner.targets(transitions)
-
-    def loss(self, transitions: Transitions, targets: Tensor, keep_TN: Tensor, share: float) -> Tensor:
-        return self.inner.loss(transitions, targets, keep_TN, share)
-
-    def read(self) -> tuple[float, float, float]:
-        """Share of time at the television, mean bonus there and elsewhere, since the last call."""
-        at_tv, bonus = (torch.cat([pair[i].flatten() for pair in self.scored]) for i in (0, 1))
-        self.scored.clear()
-        return float(at_tv.float().mean()), float(bonus[at_tv].mean()), float(bonus[~at_tv].mean())
+def at_tv(transitions: Transitions, bonus_TN: Tensor) -> tuple[float, float, float]:
+    """Share of the steps that ended in front of the television, mean bonus of these and of the other steps."""
+    tv_X = torch.from_numpy(NoisyTV(1).tv.reshape(-1))
+    cell_TN = transitions.next_obs[..., : len(tv_X)].argmax(-1)
+    tv_TN = tv_X[cell_TN]
+    return float(tv_TN.float().mean()), float(bonus_TN[tv_TN].mean()), float(bonus_TN[~tv_TN].mean())
 
 
 def last_quarter(rows: list[TvRow], bonus: str, seed: int | None = None) -> float:

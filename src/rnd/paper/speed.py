@@ -15,7 +15,7 @@ import numpy as np
 from rnd.config import Config
 from rnd.paper.plan import PlannedRun
 from rnd.paper.recipes import Recipe
-from rnd.record.folder import write_atomically
+from rnd.record.files import write_json
 
 PROBE_ENVS = 16
 PROBE_ROLLOUTS = 3
@@ -39,7 +39,7 @@ def _of_policy(policy: str, runs: Sequence[PlannedRun], out: Path) -> tuple[floa
     if key not in stored:
         stored[key] = probe(own[0].config)
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(path, json.dumps(stored, indent=2) + "\n")
+        write_json(path, stored)
     return float(stored[key]), "a short trial"
 
 

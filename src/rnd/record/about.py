@@ -1,4 +1,4 @@
-"""What a checkpoint or an exported agent says about its run, and whether it fits another one."""
+"""The description of a run in a checkpoint or an exported agent, and whether it fits another run."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from rnd.record.folder import PACKAGES, package_version
 from rnd.record.metrics import Row
 
 FILES = ("metrics.csv", "timing.csv")
-"""Files that grow with the run: a checkpoint remembers their sizes, and resuming cuts them back."""
+"""Files that grow with the run: a checkpoint records their sizes, and resuming cuts them back."""
 
 
 class Saveable(Protocol):
-    """What is saved: a trainer, seen from here."""
+    """What this module needs of a trainer."""
 
     config: Config
     env: VectorEnv
@@ -37,7 +37,7 @@ class Saveable(Protocol):
 
 
 def describe(trainer: Saveable, row: Row, folder: Path) -> dict[str, Any]:
-    """Plain JSON: what the run is and how far it is."""
+    """Plain JSON: config, specs, counters, file sizes and versions."""
     return {
         "iteration": trainer.iteration,
         "frames": trainer.frames,
@@ -54,26 +54,22 @@ def describe(trainer: Saveable, row: Row, folder: Path) -> dict[str, Any]:
 def check_fits(about: dict[str, Any], config: Config, spec: EnvSpec) -> None:
     """Refuse a checkpoint of another game, network or size. Called before anything of it is loaded."""
     saved, here = identity(Config.from_dict(about["config"]), about["spec"]), identity(config, spec_to_dict(spec))
-    wrong = [f"{name} {saved[name]} instead of {here[name]}" for name in here if saved[name] != here[name]]
+    names = config.state_names() | {"observation": "observation", "actions": "actions"}
+    wrong = [
+        f"{title} {saved[name]} instead of {here[name]}"
+        for name, title in names.items()
+        if name in saved and saved[name] != here[name]
+    ]
     if wrong:
         raise UserError(f"this checkpoint belongs to another run: {'; '.join(wrong)}")
 
 
 def identity(config: Config, spec: dict[str, Any]) -> dict[str, Any]:
-    """What must be the same for a state to have a meaning."""
-    return {
-        "game": config.env.id,
-        "number of environments": config.all_envs,
-        "policy": config.policy,
-        "policy width": config.policy_width,
-        "third convolution": config.policy_kernel,
-        "bonus": config.bonus,
-        "bonus features": config.bonus_options.features,
-        "bonus width": config.bonus_options.hidden,
+    """What decides whether a state fits a run: config fields by their dotted names, and the specs."""
+    return config.flat() | {
+        "env.num_envs": config.all_envs,
         "observation": f"{spec['observation']['kind']} {spec['observation']['shape']}",
         "actions": f"{spec['action']['kind']} {spec['action']['sizes']}",
-        "rollout": config.rollout_steps,
-        "frame skip": config.env.frame_skip,
     }
 
 
@@ -91,11 +87,13 @@ def spec_to_dict(spec: EnvSpec) -> dict[str, Any]:
     }
 
 
-def spec_from_dict(data: dict[str, Any]) -> tuple[ObservationSpec, ActionSpec]:
+def spec_from_dict(env_id: str, data: dict[str, Any]) -> EnvSpec:
+    """The inverse of `spec_to_dict`, as far as networks need it."""
     observation, action = data["observation"], data["action"]
     low = tuple(-math.inf if x is None else float(x) for x in action["low"])
     high = tuple(math.inf if x is None else float(x) for x in action["high"])
-    return (
+    return EnvSpec(
+        env_id,
         ObservationSpec(observation["kind"], tuple(observation["shape"])),
         ActionSpec(action["kind"], tuple(action["sizes"]), low, high),
     )

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +26,7 @@ from torch import Tensor
 
 from rnd import __version__
 from rnd.errors import RunError, UserError
+from rnd.record.files import sync_folder, write_new
 
 FORMAT = 1
 """Raised whenever an older program could not read what this one writes."""
@@ -34,7 +34,7 @@ TENSORS, STATE, MANIFEST = "tensors.safetensors", "state.json", "manifest.json"
 TEMPORARY = "writing-"
 """Folders that begin so are half-written."""
 FAILED = "failed-"
-"""Folders that begin so hold the state of a run that broke down, for inspection: a run never goes on from them."""
+"""Folders that begin so hold the state of a failed run, for inspection: a run never continues from them."""
 
 DAMAGED = "damaged-"
 """Folders that begin so could not be read when the run was resumed."""
@@ -50,7 +50,7 @@ class Checkpoint:
 
     path: Path
     about: dict[str, Any]
-    """What the run is and how far it is: config, specs, counters, file sizes."""
+    """Config, specs, counters and file sizes of the run."""
     state: dict[str, Any]
 
 
@@ -66,8 +66,8 @@ def write(root: Path, name: str, about: dict[str, Any], state: dict[str, Any]) -
     try:
         files = serialise(about, state)
         for file, data in files.items():
-            write_through(temporary / file, data)
-        write_through(temporary / MANIFEST, manifest(files, about))
+            write_new(temporary / file, data)
+        write_new(temporary / MANIFEST, manifest(files, about))
         sync_folder(temporary)
         final = root / name
         if final.exists():  # the same iteration again, after a resume: the new one takes its place
@@ -88,7 +88,7 @@ def serialise(about: dict[str, Any], state: dict[str, Any]) -> dict[str, bytes]:
 
 
 def manifest(files: dict[str, bytes], about: dict[str, Any]) -> bytes:
-    """It signs itself, so that a flipped bit in the version is damage and not another version."""
+    """Holds its own hash, so that a flipped bit in the version is damage and not another version."""
     content = {
         "format": FORMAT,
         "rnd": __version__,
@@ -115,24 +115,8 @@ def pack(value: Any, path: str, tensors: dict[str, Tensor]) -> Any:
     return value
 
 
-def write_through(path: Path, data: bytes) -> None:
-    with path.open("xb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-
-
-def sync_folder(path: Path) -> None:
-    """Make the names in a folder durable."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
 def discard(path: Path) -> None:
-    """Remove a checkpoint. It loses its name first, so that a half-removed one is never read."""
+    """Remove a checkpoint. It is renamed first, so that a half-removed one is never read."""
     doomed = path.with_name(f"{TEMPORARY}{path.name}-old")
     shutil.rmtree(doomed, ignore_errors=True)
     path.rename(doomed)
@@ -143,11 +127,11 @@ def discard(path: Path) -> None:
 
 
 def read(path: Path) -> Checkpoint:
-    """Check a checkpoint from its version to its last byte, then take it in."""
+    """Check a checkpoint from its version to its last byte, then load it."""
     content = read_manifest(path)
     extra = {entry.name for entry in path.iterdir()} - {TENSORS, STATE, MANIFEST}
     if extra:
-        raise DamagedCheckpointError(f"{path} holds what no checkpoint has: {', '.join(sorted(extra))}")
+        raise DamagedCheckpointError(f"{path} holds files that are not a checkpoint's: {', '.join(sorted(extra))}")
     files = {name: read_checked(path / name, content["files"].get(name)) for name in (TENSORS, STATE)}
     try:
         tensors = safetensors.torch.load(files[TENSORS])
@@ -242,7 +226,7 @@ def set_aside(root: Path, after: Path) -> None:
 
 
 def prune(root: Path, keep_last: int) -> None:
-    """Keep the newest ones and the best one; clear away what a killed run left half-written."""
+    """Keep the newest ones and the best one; remove what a killed run left half-written."""
     for path in root.glob(f"{TEMPORARY}*"):
         shutil.rmtree(path, ignore_errors=True)
     paths = found(root)

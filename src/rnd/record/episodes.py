@@ -27,7 +27,7 @@ class EpisodeStats:
         self.most_rooms_in_an_episode = 0
 
     def update(self, episodes: list[Episode], rooms_entered: list[int], frames: int) -> None:
-        """Take in one rollout that ended at `frames`."""
+        """Add the episodes of one rollout that ended at `frames`."""
         for episode in episodes:
             self.count += 1
             self.returns.append(episode.episode_return)

@@ -1,7 +1,7 @@
 """Sharing: an agent in one small file, and a whole checkpoint in parts of a limited size.
 
 An agent file is safetensors: the policy, the bonus (predictor, target, normaliser) and the intrinsic scale, with a JSON
-card in its header that says what it is. Loading one runs no code from it. A name that ends in .xz is compressed.
+card in its header that describes it. Loading one runs no code from it. A name that ends in .xz is compressed.
 """
 
 from __future__ import annotations
@@ -16,15 +16,17 @@ import torch
 from safetensors import SafetensorError
 from torch import Tensor, nn
 
-from rnd import bonus as bonuses
-from rnd.bonus.contract import Bonus
+from rnd.bonus import make_bonus
+from rnd.bonus.base import Bonus
 from rnd.config import Config
 from rnd.errors import UserError
-from rnd.networks import Policy
+from rnd.normalize import ReturnScaler
+from rnd.policy import make_policy
+from rnd.policy.base import Policy
 from rnd.record import checkpoint
 from rnd.record.about import spec_from_dict
 from rnd.record.checkpoint import Checkpoint
-from rnd.record.folder import write_atomically
+from rnd.record.files import write_atomically, write_json
 
 CARD = "rnd.card"
 """Key of the card in the file's metadata."""
@@ -50,16 +52,15 @@ def load_agent(path: str | Path, device: str | torch.device = "cpu") -> Agent:
         raise UserError(f"{path} does not exist; name a run folder, a checkpoint or an exported .safetensors file")
     card, tensors = read_agent(path) if path.is_file() else from_checkpoint(find_checkpoint(path))
     config = Config.from_dict(card["config"])
-    observation, action = spec_from_dict(card["spec"])
-    policy = Policy(config.policy, observation, action, config.policy_width, third_kernel=config.policy_kernel)
-    bonus = bonuses.make(config.bonus, observation, action, config.bonus_options)
+    spec = spec_from_dict(config.env.id, card["spec"])
+    policy, bonus = make_policy(config, spec), make_bonus(config, spec)
     for name, module in (("policy", policy), ("bonus", bonus)):
         fill(module, name, tensors, path)
     return Agent(config, policy.to(device).eval(), bonus.to(device).eval(), card)
 
 
 def fill(module: nn.Module, name: str, tensors: dict[str, Tensor], path: Path) -> None:
-    """Every tensor of a module, the normaliser's too, must be there: nothing is left at a default."""
+    """Load a module. Every tensor must be there, those of the normaliser too: nothing is left at a default."""
     prefix = name + "/"
     state = {key.removeprefix(prefix): tensor for key, tensor in tensors.items() if key.startswith(prefix)}
     missing = module.state_dict().keys() - state.keys()
@@ -84,9 +85,10 @@ def from_checkpoint(saved: Checkpoint) -> tuple[dict[str, Any], dict[str, Tensor
     """The card and the tensors that an agent needs."""
     about = saved.about
     card = {name: about[name] for name in ("iteration", "frames", "score", "row", "config", "spec", "versions")}
-    tensors = {f"{part}/{key}": value for part in MODULES for key, value in saved.state[part].items()}
-    card["config"] = card["config"] | {"out": Config.out, "name": None}  # where it was trained is nobody's business
-    return {"format": AGENT_FORMAT, **card}, {key: value for key, value in tensors.items() if key != "scaler/carry_N"}
+    state = saved.state | {"scaler": ReturnScaler.shared_state(saved.state["scaler"])}
+    tensors = {f"{part}/{key}": value for part in MODULES for key, value in state[part].items()}
+    card["config"] = card["config"] | {"out": Config.out, "name": None}  # not the paths of the machine that trained it
+    return {"format": AGENT_FORMAT, **card}, tensors
 
 
 # --- the small file ----------------------------------------------------------------------------------
@@ -105,10 +107,8 @@ def export_agent(run: Path, out: Path | None = None, half: bool = False) -> Path
         )
     out.parent.mkdir(parents=True, exist_ok=True)
     data = safetensors.torch.save({k: v.contiguous() for k, v in tensors.items()}, {CARD: json.dumps(card)})
-    temporary = out.with_name(f".{out.name}.tmp")
-    temporary.write_bytes(lzma.compress(data) if out.suffix == PACKED else data)
-    temporary.replace(out)
-    write_atomically(unpacked_name(out).with_suffix(".json"), json.dumps(card, indent=2) + "\n")
+    write_atomically(out, lzma.compress(data) if out.suffix == PACKED else data)
+    write_json(unpacked_name(out).with_suffix(".json"), card)
     return out
 
 

@@ -20,20 +20,11 @@ from typing import Any
 from rnd import __version__
 from rnd.config import Config
 from rnd.errors import UserError
+from rnd.record.files import UMASK, write_json
 
 PACKAGES = ("torch", "numpy", "gymnasium", "ale-py", "minigrid")
 LONGEST_NAME = 128
 """Bytes."""
-
-
-def _umask() -> int:
-    """Asking for it means setting it, so it is asked for once."""
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
-
-
-UMASK = _umask()
 
 
 class RunFolder:
@@ -55,7 +46,7 @@ class RunFolder:
             root.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise UserError(f"--out {root} cannot be made: {error.strerror}; name another folder") from error
-        # Filled first and named last: a run folder that is seen is one that can be resumed.
+        # Filled first and renamed last: a run folder that has its name can be resumed.
         temporary = RunFolder(Path(tempfile.mkdtemp(prefix=".new-", dir=root)))
         temporary.path.chmod(0o777 & ~UMASK)
         try:
@@ -68,7 +59,7 @@ class RunFolder:
 
     @staticmethod
     def open(path: Path) -> RunFolder:
-        """An existing run folder, to write into: all that it holds must lie in it."""
+        """An existing run folder, to write into: refuses links that lead outside."""
         if path.is_symlink():
             raise UserError(f"{path} is a symbolic link; name the run folder itself: {path.resolve()}")
         if not (path / "config.json").is_file():
@@ -77,12 +68,12 @@ class RunFolder:
         for parent, folders, files in os.walk(inside):
             for entry in (Path(parent, name) for name in (*folders, *files)):
                 if entry.is_symlink() and not entry.resolve().is_relative_to(inside):
-                    raise UserError(f"{entry} leads out of the run folder, to {entry.resolve()}; remove this link")
+                    raise UserError(f"{entry} leads outside the run folder, to {entry.resolve()}; remove this link")
         return RunFolder(path)
 
     @contextmanager
     def lock(self) -> Iterator[None]:
-        """Hold the folder for this process alone, until it ends in whatever way."""
+        """Hold the folder for this process alone, until the process ends."""
         descriptor = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -100,7 +91,7 @@ class RunFolder:
             os.close(descriptor)
 
     def write_json(self, name: str, data: Any) -> None:
-        write_atomically(self.path / name, json.dumps(data, indent=2) + "\n")
+        write_json(self.path / name, data)
 
     def read_json(self, name: str) -> Any:
         return json.loads((self.path / name).read_text())
@@ -117,7 +108,7 @@ _LOCKS: set[int] = set()
 
 
 def _release_in_child() -> None:
-    """A forked environment worker must not keep a folder locked after its run is gone."""
+    """A forked environment worker must not keep a folder locked after its run has ended."""
     for descriptor in _LOCKS:
         os.close(descriptor)
     _LOCKS.clear()
@@ -127,7 +118,7 @@ os.register_at_fork(after_in_child=_release_in_child)
 
 
 def claim(temporary: Path, root: Path, name: str, *, numbered: bool) -> Path:
-    """Give a filled folder its name, or name-2 ...; one that another process takes in this moment stays."""
+    """Give a filled folder its name, or name-2 ... where it is taken; never replaces another folder."""
     number = 1
     while True:
         path = root / (name if number == 1 else f"{name}-{number}")
@@ -153,23 +144,8 @@ def check_name(name: str) -> None:
         )
 
 
-def write_atomically(path: Path, text: str) -> None:
-    """Write beside, flush, rename: a reader sees the old file or the new one, never a half."""
-    descriptor, temporary = tempfile.mkstemp(prefix=path.name, suffix=".tmp", dir=path.parent)
-    try:
-        with os.fdopen(descriptor, "w") as file:
-            os.fchmod(descriptor, 0o666 & ~UMASK)  # mkstemp lets nobody else read
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        Path(temporary).replace(path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
-
-
 def describe_run() -> dict[str, Any]:
-    """Versions, git state and command line: what is needed to do it again."""
+    """Versions, git state and command line: what is needed to repeat the run."""
     return {
         "rnd": __version__,
         "python": platform.python_version(),

@@ -25,9 +25,9 @@ def save(ours: dict[str, Generator], numpy_generator: np.random.Generator) -> di
 
 
 def load(state: dict[str, Any], ours: dict[str, Generator], numpy_generator: np.random.Generator) -> bool:
-    """Take back what `save` gave. False: the run has moved to another kind of device, so its draws differ from now on.
+    """Restore what `save` returned. Returns False on another kind of device, where the draws differ.
 
-    Our generators live on the device, and generators of different kinds do not understand each other.
+    Our generators live on the device, and the states of different kinds of generators are not interchangeable.
     """
     numpy_generator.bit_generator.state = state["random_agent"]
     version, words, gauss = state["python"]

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM as requests: the run finishes its iteration, saves itself and leaves."""
+"""Ctrl-C and SIGTERM as requests: the run finishes its iteration, writes a checkpoint and exits."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ CODES: dict[int, int] = {signal.SIGINT: INTERRUPTED, signal.SIGTERM: PREEMPTED}
 
 
 class Interrupts:
-    """`with Interrupts() as stop:` and then ask `stop.code` between iterations.
+    """`with Interrupts() as stop:` and then read `stop.code` between iterations.
 
-    The second Ctrl-C leaves at once, through a KeyboardInterrupt; the third kills. In a thread that is not the main
-    one no signal arrives, and nothing is installed.
+    The second Ctrl-C exits at once, through a KeyboardInterrupt; the third kills. Signals arrive in the main thread
+    only; in others nothing is installed.
     """
 
     def __init__(self) -> None:
         self.code: int | None = None
-        """The exit code that was asked for, or None."""
+        """The exit code of the signal that arrived, or None."""
         self._before: dict[int, Any] = {}
 
     def __enter__(self) -> Interrupts:
@@ -45,4 +45,4 @@ class Interrupts:
             self.code = CODES[number]
             name = "Ctrl-C" if number == signal.SIGINT else "SIGTERM"
             # Not print: the signal may have come in the middle of one, and a stream cannot be entered twice.
-            os.write(2, f"\n{name}: finishing this iteration and saving; Ctrl-C again leaves at once\n".encode())
+            os.write(2, f"\n{name}: finishing this iteration and saving; Ctrl-C again exits at once\n".encode())

@@ -1,4 +1,4 @@
-"""When a run saves itself: by the clock, by iterations, when asked, at the end, and when it breaks down."""
+"""When checkpoints are written: by time, by iterations, on a signal, at the end, and when the run fails."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from rnd.record.metrics import Row, Writers
 
 
 class NotSavedError(RunError):
-    """The disk did not take a checkpoint."""
+    """A checkpoint could not be written."""
 
 
 class Keeper:
-    """The checkpoints of one run under way."""
+    """Writes the checkpoints of a training run."""
 
     def __init__(self, trainer: Saveable, folder: RunFolder, writers: Writers, saved: int | None):
         self.trainer, self.folder, self.writers = trainer, folder, writers
@@ -40,20 +40,20 @@ class Keeper:
         self._clock = time.monotonic()
         self._write(f"{self.trainer.iteration:09d}", row)
         self.saved = self.trainer.iteration
-        if self.trainer.ranks.leads:
+        if self.trainer.ranks.is_rank0:
             checkpoint.prune(self.folder.checkpoints, self.options.keep_last)
 
     def save_failed(self, row: Row) -> Path:
-        """Keep the state of a run that broke down, beside the checkpoints that it can go on from."""
+        """Keep the state of a failed run, beside the checkpoints that it can be resumed from."""
         return self._write(f"{checkpoint.FAILED}{self.trainer.iteration:09d}", row)
 
     def _write(self, name: str, row: Row) -> Path:
-        """Rank 0 writes what all ranks bring.
+        """Rank 0 writes the states of all ranks.
 
-        Raises NotSavedError, on all of them, when the disk does not take it; the checkpoints before it stay.
+        Raises NotSavedError, on all of them, when that fails; earlier checkpoints stay.
         """
         state = self.trainer.state_dict()
-        return self.trainer.ranks.first(lambda: self._put(name, row, state))
+        return self.trainer.ranks.on_rank0(lambda: self._put(name, row, state))
 
     def _put(self, name: str, row: Row, state: dict[str, Any]) -> Path:
         try:

@@ -1,6 +1,6 @@
-"""One row an iteration: `metrics.csv` holds what is the same for the same seed, `timing.csv` what the clock says.
+"""One row per iteration: `metrics.csv` holds what is the same for the same seed, `timing.csv` wall-clock times.
 
-Writers never stop a run: a full disk is reported once and training goes on.
+Writers never stop a run: a full disk is reported once and training continues.
 """
 
 from __future__ import annotations
@@ -8,26 +8,36 @@ from __future__ import annotations
 import csv
 import io
 import os
-import time
 import warnings
 from collections.abc import Callable
-from importlib.util import find_spec
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
-from rnd.config import Config
-from rnd.errors import UserError
+from rnd.components import WRITERS, option_group, writer_names
+from rnd.config import Config, WriterOptions
+from rnd.record.tables import csv_text
 
 Row = dict[str, float | int | None]
 
 
+@dataclass(frozen=True)
+class RunInfo:
+    """What a writer is constructed with, beside its options: `cls(run, options)`."""
+
+    folder: Path
+    config: Config
+    frames: int
+    """Frames at which this process starts; later ones that an earlier process wrote are not part of the run."""
+
+
 class Writer(Protocol):
-    """Takes rows."""
+    """Records rows of metrics. A class may have a static `check()` that refuses what is missing before the run."""
 
     def write(self, row: Row, timing: Row) -> None: ...
 
     def flush(self) -> None:
-        """Put on disk what was written: the next checkpoint counts on it."""
+        """Put what was written on the disk: the next checkpoint depends on it."""
 
     def close(self) -> None: ...
 
@@ -46,8 +56,8 @@ class CsvFile:
     def write(self, row: Row) -> None:
         if self.columns is None:
             self.columns = list(row)
-            self._line(self.columns)
-        self._line([_text(row.get(name)) for name in self.columns])
+            self._file.write(csv_text(self.columns, []))
+        self._file.write(csv_text([_text(row.get(name)) for name in self.columns], []))
         self._file.flush()
 
     def flush(self) -> None:
@@ -56,11 +66,6 @@ class CsvFile:
 
     def close(self) -> None:
         self._file.close()
-
-    def _line(self, values: list[str]) -> None:
-        text = io.StringIO()
-        csv.writer(text, lineterminator="\n").writerow(values)
-        self._file.write(text.getvalue())
 
 
 class CsvWriter:
@@ -83,75 +88,8 @@ class CsvWriter:
         self.timing.close()
 
 
-class TensorBoardWriter:
-    """The same numbers as TensorBoard scalars against frames."""
-
-    def __init__(self, folder: Path, purge_step: int | None = None):
-        self._writer = summary_writer(folder / "tensorboard", purge_step)
-
-    def write(self, row: Row, timing: Row) -> None:
-        step = row["frames"]
-        for group, values in (("train", row), ("speed", timing)):
-            for name, value in values.items():
-                if value is not None and name != "frames":
-                    self._writer.add_scalar(f"{group}/{name}", value, step)
-
-    def flush(self) -> None:
-        self._writer.flush()
-
-    def close(self) -> None:
-        self._writer.close()
-
-
-def summary_writer(folder: Path, purge_step: int | None) -> Any:
-    """A writer whose file is the last by name.
-
-    TensorBoard reads files in that order. Names begin with the second and go on with the process, so that a run that
-    goes on within the same second could come before its past, which would then cut it off. A clock that was set back is
-    not waited for.
-    """
-    from torch.utils.tensorboard import SummaryWriter
-
-    earlier = {*folder.glob("events.out.tfevents.*")}
-    for left in range(12, -1, -1):
-        writer: Any = SummaryWriter(str(folder), purge_step=purge_step)
-        own = {*folder.glob("events.out.tfevents.*")} - earlier
-        if left == 0 or not earlier or not own or min(own) > max(earlier):
-            break
-        writer.close()
-        for path in own:
-            path.unlink()
-        time.sleep(0.1)
-    return writer
-
-
-class WandbWriter:
-    """Weights & Biases, where the user has installed it."""
-
-    @staticmethod
-    def check(config: Config) -> None:
-        """What is missing is told before a run begins."""
-        if config.wandb and find_spec("wandb") is None:
-            raise UserError("--wandb needs Weights & Biases: pip install wandb")
-
-    def __init__(self, folder: Path, name: str, config: dict[str, Any]):
-        import wandb
-
-        self._run: Any = wandb.init(project="rnd", name=name, dir=str(folder), config=config, resume="allow", id=name)
-
-    def write(self, row: Row, timing: Row) -> None:
-        values = {k: v for k, v in {**row, **timing}.items() if v is not None}
-        self._run.log(values, step=row["frames"])
-
-    def flush(self) -> None:
-        """It sends by itself."""
-
-    def close(self) -> None:
-        self._run.finish()
-
-
 class Writers:
-    """All writers of a run. One that fails is reported once; the others and the run go on."""
+    """All writers of a run. One that fails is reported once; the others and the run continue."""
 
     def __init__(self, writers: list[Writer]):
         self.writers = writers
@@ -173,12 +111,27 @@ class Writers:
             except OSError as error:
                 if id(writer) not in self._failed:
                     self._failed.add(id(writer))
-                    message = f"{type(writer).__name__} cannot write ({error}); training goes on without these rows"
+                    message = f"{type(writer).__name__} cannot write ({error}); training continues without these rows"
                     warnings.warn(message, RuntimeWarning, stacklevel=3)
 
 
+def check_writers(config: Config) -> None:
+    """Refuse writers that are not known or cannot work here."""
+    for name in writer_names(config):
+        getattr(WRITERS.load(name), "check", lambda: None)()
+
+
+def make_writers(run: RunInfo) -> list[Writer]:
+    """The writers that the config names."""
+    options = run.config.writer_options
+    return [
+        WRITERS.load(name)(run, getattr(options, option_group(name), WriterOptions()))
+        for name in writer_names(run.config)
+    ]
+
+
 def truncate(path: Path, size: int) -> None:
-    """Cut a CSV file back to the bytes that a checkpoint remembers, and to whole lines."""
+    """Cut a CSV file back to the size that a checkpoint recorded, and to whole lines."""
     if not path.exists():
         return
     with path.open("r+b") as file:

@@ -16,9 +16,10 @@ from typing import Any
 from rnd.errors import RunError, UserError
 from rnd.record import checkpoint
 from rnd.record.about import FILES
-from rnd.record.checkpoint import MANIFEST, STATE, TENSORS, sha256, write_through
+from rnd.record.checkpoint import MANIFEST, STATE, TENSORS, sha256
 from rnd.record.export import find_checkpoint
-from rnd.record.folder import UMASK, RunFolder, check_name, claim
+from rnd.record.files import UMASK, write_new
+from rnd.record.folder import RunFolder, check_name, claim
 
 PARTS_FORMAT = 1
 INDEX = "parts.json"
@@ -54,14 +55,14 @@ def export_parts(run: Path, out: Path, max_part: int | None) -> list[Path]:
         raise UserError(f"{out} is not empty; choose another --out")
     parts = {out / f"part-{i:04d}.bin": chunk for i, chunk in enumerate(chunks, 1)}
     for path, chunk in parts.items():
-        write_through(path, chunk)
+        write_new(path, chunk)
     index = {
         "format": PARTS_FORMAT,
         "name": run.resolve().name,
         "files": [{"name": name, "bytes": len(data), "sha256": sha256(data)} for name, data in files.items()],
         "parts": [{"name": p.name, "bytes": len(chunk), "sha256": sha256(chunk)} for p, chunk in parts.items()],
     }
-    write_through(out / INDEX, json.dumps(index, indent=2).encode())
+    write_new(out / INDEX, json.dumps(index, indent=2).encode())
     return [out / INDEX, *parts]
 
 
@@ -85,7 +86,7 @@ def import_parts(folder: Path, out: Path, name: str | None = None) -> RunFolder:
     try:
         for file, data in files.items():
             (temporary / file).parent.mkdir(parents=True, exist_ok=True)
-            write_through(temporary / file, data)
+            write_new(temporary / file, data)
         find_checkpoint(temporary)
         return RunFolder(claim(temporary, out, name, numbered=False))
     except BaseException:

@@ -1,4 +1,4 @@
-"""`rooms.json` between checkpoints, so that a running run has a map: when and how often every place was entered."""
+"""`rooms.json` between checkpoints, so that a running run has a map: when and how often each place was entered."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import time
 from pathlib import Path
 
 from rnd.record.episodes import EpisodeStats
-from rnd.record.folder import write_atomically
+from rnd.record.files import write_atomically
 from rnd.record.metrics import Row
 
 EVERY = 15.0
-"""Seconds between writes: a map is for people, who do not look more often."""
+"""Seconds between writes."""
 
 
 class PlacesWriter:

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from rnd.record.folder import write_atomically
+from rnd.record.files import write_atomically
 from rnd.record.progress import count
 from rnd.record.tables import csv_text
 from rnd.report.aggregate import Curve, align, interquartile, mean_and_error

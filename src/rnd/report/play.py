@@ -19,8 +19,8 @@ import torch
 
 from rnd import envs
 from rnd.config import Config
-from rnd.envs.cells import gym_factory, make_cell
-from rnd.envs.gym_cell import GymCell
+from rnd.envs.factories import gym_factory, make_env
+from rnd.envs.gym_env import GymEnv
 from rnd.envs.interface import VectorEnv
 from rnd.envs.local import LocalEnvs
 from rnd.envs.splitmix import environment_seed
@@ -109,13 +109,13 @@ def environment(config: Config, seed: int, number: int) -> tuple[VectorEnv, Any]
         return envs.make(config), None
     if ":" in env_id:
         env = envs.make(replace(config, seed=own_seed >> 33))
-        return env, env.cells[0] if isinstance(env, LocalEnvs) else None
+        return env, env.envs[0] if isinstance(env, LocalEnvs) else None
     if env_id.startswith("ALE/"):
-        cell = make_cell(replace(config, seed=seed), number)
+        single_env = make_env(replace(config, seed=seed), number)
     else:
         factory = partial(gym_factory(env_id), **_picture_of(env_id))
-        cell = GymCell(factory, env_id, own_seed)
-    return LocalEnvs(lambda _: cell, 1), cell
+        single_env = GymEnv(factory, env_id, own_seed)
+    return LocalEnvs(lambda _: single_env, 1), single_env
 
 
 def _picture_of(env_id: str) -> dict[str, str]:

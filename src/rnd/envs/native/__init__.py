@@ -1,6 +1,6 @@
 """Atari 2600 environments in C++: the native backend of the Atari environments.
 
-The extension is optional. Ask `available()` before using `AtariBatch`, and `supported_games()` for the games whose
+The extension is optional: `AtariBatch` may be used where `available()`. `supported_games()` are the games whose
 emulation is proven equal to ale-py's, byte for byte; for every other game use ale-py itself.
 """
 
@@ -23,7 +23,7 @@ def available() -> bool:
 
 
 def why_unavailable() -> str:
-    """One line for people; empty when the extension is available."""
+    """The reason in one line; empty where the extension is available."""
     return _reason
 
 

@@ -1,10 +1,9 @@
-"""Proof by comparison: the native core against ale-py, frame by frame, on every observable.
+"""The native core compared with ale-py, frame by frame, on every observable.
 
     python -m rnd.envs.native.exactness [--games montezuma_revenge pitfall] [--frames 1000000] [--json result.json]
 
-RAM, reward, lives, game over and all 210 x 160 pixels of every frame must be equal, resets included. A part of the
-frames is played from states that neither would reach at random, forced by writing room numbers and scores into
-both RAMs.
+RAM, reward, lives, game over and all 210 x 160 pixels of every frame must be equal, resets included. Some frames are
+played from states that random play would not reach: room numbers and scores are written into both RAMs.
 """
 
 from __future__ import annotations
@@ -36,14 +35,14 @@ FORCED_BYTES: dict[str, dict[int, range]] = {
     "freeway": {0x67: range(0x10)},
 }
 
-# A forced state can lead out of the game's world, where the program runs away into data: beyond the last room an
-# episode is over.
+# A forced state can lead to rooms that do not exist, where the program executes data: an episode ends after the last
+# room.
 LAST_ROOM: dict[str, tuple[int, int]] = {"montezuma_revenge": (3, 23)}
 
 
 @dataclass
 class GameResult:
-    """What the comparison of one game found."""
+    """Result of the comparison of one game."""
 
     game: str
     frames: int = 0
@@ -56,13 +55,13 @@ class GameResult:
     def exact(self) -> bool:
         return not self.mismatches
 
-    def note(self, what: str, where: str) -> None:
+    def add_mismatch(self, what: str, where: str) -> None:
         self.mismatches[what] = self.mismatches.get(what, 0) + 1
         self.first_mismatch = self.first_mismatch or f"{what} at {where}"
 
 
 def play(style: str, rng: np.random.Generator) -> Iterator[int]:
-    """Endless ale actions (0 to 17) in the manner of `style`."""
+    """Endless ale-py actions (0 to 17) in a style of STYLES."""
     while True:
         if style == "uniform":
             yield from rng.integers(18, size=256).tolist()
@@ -74,7 +73,7 @@ def play(style: str, rng: np.random.Generator) -> Iterator[int]:
 
 
 def new_ale(game: str) -> Any:
-    """ale-py as the trainer uses it: no sticky actions of its own, quiet."""
+    """ale-py as the trainer uses it: without sticky actions and log lines."""
     from ale_py import ALEInterface, LoggerMode
 
     ALEInterface.setLoggerMode(LoggerMode.Error)
@@ -98,7 +97,7 @@ def read_rom(game: str) -> bytes:
 
 
 def compare(game: str, frames: int, style: str, seed: int, result: GameResult, simd: str = "auto") -> None:
-    """Plays `frames` raw frames on both, and notes every difference in `result`. Stops after ten."""
+    """Play `frames` raw frames on both and add every difference to `result`. Stops after ten."""
     from ale_py import Action
 
     ale = new_ale(game)
@@ -111,13 +110,13 @@ def compare(game: str, frames: int, style: str, seed: int, result: GameResult, s
 
     def check(where: str) -> None:
         if not np.array_equal(ale.getRAM(), native.ram(0)):
-            result.note("ram", where)
+            result.add_mismatch("ram", where)
         if not np.array_equal(ale.getScreen(), native.screen(0)):
-            result.note("screen", where)
+            result.add_mismatch("screen", where)
         if ale.lives() != native.lives(0):
-            result.note("lives", where)
+            result.add_mismatch("lives", where)
         if ale.game_over() != native.game_over(0):
-            result.note("game over", where)
+            result.add_mismatch("game over", where)
 
     check(f"{style} {seed}, start")
     for frame in range(frames):
@@ -128,7 +127,7 @@ def compare(game: str, frames: int, style: str, seed: int, result: GameResult, s
                 native.set_ram(0, address, value)
         action = next(stream)
         if ale.act(actions[action]) != native.raw_act(0, action):
-            result.note("reward", f"{style} {seed}, frame {frame}")
+            result.add_mismatch("reward", f"{style} {seed}, frame {frame}")
         check(f"{style} {seed}, frame {frame}")
         episode_frames += 1
         address, last = LAST_ROOM.get(game, (0, 255))
@@ -184,7 +183,7 @@ def table(results: Sequence[GameResult]) -> str:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--games", nargs="+", help="ROM names; all supported games by default")
-    parser.add_argument("--frames", type=int, default=1_000_000, help="raw frames a game")
+    parser.add_argument("--frames", type=int, default=1_000_000, help="raw frames per game")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--jobs", type=int, default=1, help="games compared at the same time")
     parser.add_argument("--simd", default="auto", help="auto, avx512, avx2 or portable")

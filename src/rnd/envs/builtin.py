@@ -1,10 +1,10 @@
-"""Our own environments by name: `rnd/DeepSea-4` to `rnd/DeepSea-64`, `rnd/NoisyTV`."""
+"""The environments that come with rnd, by name: `rnd/DeepSea-4` to `rnd/DeepSea-64`, `rnd/NoisyTV`."""
 
 from __future__ import annotations
 
 from functools import partial
 
-from rnd.envs.batch import Batch, SingleEnv
+from rnd.envs.array_env import ArrayEnv, SingleEnv
 from rnd.envs.deep_sea import SIZES, DeepSea
 from rnd.envs.noisy_tv import NoisyTV
 from rnd.errors import UserError, nearest
@@ -12,9 +12,9 @@ from rnd.errors import UserError, nearest
 NAMES = ("rnd/NoisyTV", *(f"rnd/DeepSea-{size}" for size in SIZES))
 
 
-def make_batch(env_id: str, num_envs: int, seed: int, first: int = 0) -> Batch:
-    """The environments of a run from number `first` on. The seed decides what DeepSea's actions mean, and what the
-    television shows."""
+def make_array_env(env_id: str, num_envs: int, seed: int, first: int = 0) -> ArrayEnv:
+    """The environments of a run, numbered from `first`. The seed sets what DeepSea's actions mean, and which channels
+    the television shows."""
     if env_id not in NAMES and env_id.startswith("rnd/DeepSea-"):
         raise UserError(f"unknown environment {env_id}; rnd/DeepSea-{SIZES[0]} to rnd/DeepSea-{SIZES[-1]} exist")
     if env_id not in NAMES:
@@ -25,7 +25,7 @@ def make_batch(env_id: str, num_envs: int, seed: int, first: int = 0) -> Batch:
 
 
 def deep_sea_env(size: int, mapping_seed: int = 0) -> SingleEnv:
-    """DeepSea for Gymnasium. What the actions mean is part of the problem, so `reset(seed=...)` does not change it."""
+    """DeepSea for Gymnasium. The meaning of the actions is part of the problem: `reset(seed=...)` keeps it."""
     return SingleEnv(lambda _: DeepSea(size, 1, mapping_seed))
 
 
@@ -35,11 +35,11 @@ def noisy_tv_env() -> SingleEnv:
 
 
 def register() -> None:
-    """Tell Gymnasium about our environments. Gymnasium calls this itself where rnd is installed (its entry point)."""
+    """Register the environments with Gymnasium, which calls this itself where rnd is installed (an entry point)."""
     import gymnasium
 
     if "rnd/NoisyTV" in gymnasium.registry:
         return
-    gymnasium.register("rnd/NoisyTV", entry_point="rnd.envs.own:noisy_tv_env")
+    gymnasium.register("rnd/NoisyTV", entry_point="rnd.envs.builtin:noisy_tv_env")
     for size in SIZES:
-        gymnasium.register(f"rnd/DeepSea-{size}", entry_point="rnd.envs.own:deep_sea_env", kwargs={"size": size})
+        gymnasium.register(f"rnd/DeepSea-{size}", entry_point="rnd.envs.builtin:deep_sea_env", kwargs={"size": size})

@@ -1,11 +1,11 @@
-"""Any Gymnasium environment as a cell.
+"""One Gymnasium environment.
 
-Saved by its seed and its actions: every episode starts with `reset(seed=...)`, so the state in mid-episode is that seed
-and the actions since. That is exact for every environment that draws its randomness from its seed, needs nothing from
-the environment, and never unpickles anything. Restoring checks that the replay ends in the observation that was saved.
+It is saved as its seed and its actions: every episode starts with `reset(seed=...)`, so the state within an episode is
+that seed and the actions since. This is exact for every environment that draws its randomness from its seed, and
+nothing is pickled. Restoring checks that the replay ends in the observation that was saved.
 
 Episode e of an environment starts with the upper 31 bits (some environments take no more) of a hash of the
-environment's own seed plus e: the same whoever steps the environment, and however often the run was interrupted.
+environment's seed plus e: the same in every backend, and however often the run was interrupted.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from typing import Any
 import numpy as np
 
 from rnd.envs.observations import Encoder, make_encoder
-from rnd.envs.spec import ActionSpec, Arrays, Cell, EnvSpec
+from rnd.envs.spec import ActionSpec, Arrays, Env, EnvSpec
 from rnd.envs.splitmix import mix
 from rnd.errors import RunError, UserError
 
 
-class GymCell(Cell):
+class GymEnv(Env):
     """One Gymnasium environment with same-step reset."""
 
     def __init__(self, factory: Callable[[], Any], env_id: str, seed: int):
@@ -45,7 +45,7 @@ class GymCell(Cell):
 
     def reset(self, out: Arrays, i: int) -> None:
         self.encode(self._start(), out["obs"][i])
-        self._place(out, i)
+        self._write_cell(out, i)
 
     def step(self, out: Arrays, i: int) -> None:
         obs, reward, terminated, truncated, _ = self._act(out["action"][i])
@@ -58,7 +58,7 @@ class GymCell(Cell):
             self.reset(out, i)
         else:
             self.encode(obs, out["obs"][i])
-            self._place(out, i)
+            self._write_cell(out, i)
 
     def save(self) -> bytes:
         actions = self.log.actions
@@ -78,13 +78,13 @@ class GymCell(Cell):
         if not np.array_equal(replayed, out["obs"][i]):
             raise RunError(
                 f"{self.spec.id} does not repeat itself from its seed and actions, so it cannot be restored exactly; "
-                "its randomness must come from reset(seed=...)"
+                "make it draw its randomness from reset(seed=...)"
             )
 
     def close(self) -> None:
         self.env.close()
 
-    def _place(self, out: Arrays, i: int) -> None:
+    def _write_cell(self, out: Arrays, i: int) -> None:
         if self.spec.has_cells:
             x, y = self.env.unwrapped.agent_pos
             out["room"][i] = int(y) * 256 + int(x)
@@ -99,7 +99,7 @@ class GymCell(Cell):
 
 
 class ActionLog:
-    """The actions since the episode's start, in an array that doubles when it is full: no object an action."""
+    """The actions since the start of the episode, in an array that doubles its size when it is full."""
 
     def __init__(self, spec: ActionSpec):
         self._array = np.zeros((64, *spec.shape), spec.dtype)
@@ -120,14 +120,14 @@ class ActionLog:
 
 
 class ActionTranslator:
-    """From our actions to those of a Gymnasium space, for one environment or a batch of them."""
+    """From the trainer's actions to those of a Gymnasium space, for one environment or a batch of them."""
 
     def __init__(self, space: Any, env_id: str):
         self.spec = action_spec(space, env_id)
         self.space = space
 
     def __call__(self, action: np.ndarray) -> Any:
-        """`action` has any leading shape before that of one action."""
+        """`action` may have leading dimensions before those of one action."""
         lead = action.shape[: action.ndim - len(self.spec.shape)]
         if self.spec.kind == "discrete":
             shifted = action + int(self.space.start)
@@ -139,12 +139,12 @@ class ActionTranslator:
 
 
 def is_sparse(env: Any, env_id: str) -> bool:
-    """Any reward at all is a success: MiniGrid, and environments that say so with an attribute `sparse`."""
+    """Whether any reward is a success: in MiniGrid, and in environments with a true attribute `sparse`."""
     return env_id.startswith(("MiniGrid", "BabyAI")) or bool(getattr(env.unwrapped, "sparse", False))
 
 
 def action_spec(space: Any, env_id: str) -> ActionSpec:
-    """Our description of a Gymnasium action space."""
+    """The spec of a Gymnasium action space."""
     kind = type(space).__name__
     if kind == "Discrete":
         return ActionSpec("discrete", (int(space.n),))

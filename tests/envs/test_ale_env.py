@@ -11,8 +11,8 @@ from ale_py.env import AtariEnv
 from gymnasium.wrappers import AtariPreprocessing
 
 from rnd.envs import native
-from rnd.envs.ale_cell import AleCell
-from rnd.envs.cells import rom_of
+from rnd.envs.ale_env import AleEnv
+from rnd.envs.factories import rom_of
 from rnd.envs.spec import buffer_layout
 from rnd.presets import ATARI_GAMES
 
@@ -20,13 +20,13 @@ GAMES = [rom_of(env_id) for env_id in ATARI_GAMES.values()]
 
 
 def make(rom: str, seed: int = 3, sticky: float = 0.25, max_episode_frames: int = 18_000, **options: bool):
-    """A cell and the arrays that it writes to."""
-    cell = AleCell(rom, rom, seed, frame_skip=4, sticky=sticky, max_episode_frames=max_episode_frames, **options)
-    return cell, {name: np.zeros(shape, dtype) for name, (shape, dtype) in buffer_layout(cell.spec, 1).items()}
+    """An environment and the arrays that it writes to."""
+    env = AleEnv(rom, rom, seed, frame_skip=4, sticky=sticky, max_episode_frames=max_episode_frames, **options)
+    return env, {name: np.zeros(shape, dtype) for name, (shape, dtype) in buffer_layout(env.spec, 1).items()}
 
 
 class Recorder:
-    """Passes everything on to ale-py, and writes down the raw actions."""
+    """Calls ale-py, and records the raw actions."""
 
     def __init__(self, ale):
         self._ale = ale
@@ -53,10 +53,10 @@ class Replay(gymnasium.Wrapper):
 
 @pytest.mark.parametrize("rom", GAMES)
 def test_frames_are_those_of_gymnasium(rom):
-    """2,000 agent steps with the same executed raw actions; resets (two and more, by the cap at least) included."""
+    """2,000 agent steps with the same executed raw actions; at least two resets included (by the frame limit)."""
     cap = 3_000
-    cell, out = make(rom, max_episode_frames=cap)
-    cell.ale = Recorder(cell.ale)
+    env, out = make(rom, max_episode_frames=cap)
+    env.ale = Recorder(env.ale)
     replay = Replay(
         AtariEnv(
             rom,
@@ -68,12 +68,12 @@ def test_frames_are_those_of_gymnasium(rom):
     )
     theirs = AtariPreprocessing(replay, noop_max=0, frame_skip=4)
     random, ends = np.random.default_rng(0), 0
-    cell.reset(out, 0)
+    env.reset(out, 0)
     assert np.array_equal(out["obs"][0], theirs.reset(seed=0)[0])
     for step in range(2_000):
-        out["action"][0] = random.integers(len(cell.actions))
-        cell.step(out, 0)
-        replay.recording, cell.ale.executed = cell.ale.executed, []
+        out["action"][0] = random.integers(len(env.actions))
+        env.step(out, 0)
+        replay.recording, env.ale.executed = env.ale.executed, []
         obs, reward, terminated, truncated, info = theirs.step(0)
         assert (reward, terminated, truncated) == (out["reward"][0], out["terminated"][0], out["truncated"][0]), step
         assert not replay.recording
@@ -106,17 +106,17 @@ class NoGame:
 
 
 def test_stickiness_is_drawn_for_every_raw_frame():
-    cell, out = make("freeway", max_episode_frames=10**9)
-    cell.ale = NoGame()
+    env, out = make("freeway", max_episode_frames=10**9)
+    env.ale = NoGame()
     repeated = frames = changed_inside = 0
     for step in range(30_000):
         out["action"][0] = step % 3
-        before = cell.executed
-        cell.step(out, 0)
-        executed, cell.ale.executed = cell.ale.executed, []
-        wanted = cell.actions[step % 3]
+        before = env.executed
+        env.step(out, 0)
+        executed, env.ale.executed = env.ale.executed, []
+        wanted = env.actions[step % 3]
         for action in executed:
-            if before != wanted:  # a repeated action can be told from the wanted one
+            if before != wanted:  # only then a repeated action differs from the wanted one
                 frames += 1
                 repeated += action == before
             before = action
@@ -127,51 +127,51 @@ def test_stickiness_is_drawn_for_every_raw_frame():
     assert changed_inside > 1_000
 
 
-def test_no_stickiness_at_zero_and_memory_ends_with_the_episode():
-    cell, out = make("freeway", sticky=0.0)
-    cell.ale = Recorder(cell.ale)
-    cell.reset(out, 0)
+def test_no_stickiness_at_zero_or_over_the_end_of_an_episode():
+    env, out = make("freeway", sticky=0.0)
+    env.ale = Recorder(env.ale)
+    env.reset(out, 0)
     for action in (1, 2, 0):
         out["action"][0] = action
-        cell.step(out, 0)
-    assert cell.ale.executed == [a for action in (1, 2, 0) for a in [cell.actions[action]] * 4]
+        env.step(out, 0)
+    assert env.ale.executed == [a for action in (1, 2, 0) for a in [env.actions[action]] * 4]
     out["action"][0] = 1
-    cell.step(out, 0)
-    cell.reset(out, 0)
-    assert cell.executed == Action.NOOP.value
+    env.step(out, 0)
+    env.reset(out, 0)
+    assert env.executed == Action.NOOP.value
 
 
 @pytest.mark.parametrize("rom", ["montezuma_revenge", "pitfall"])
 def test_an_idle_episode_has_4500_steps(rom):
-    cell, out = make(rom)
-    cell.reset(out, 0)
+    env, out = make(rom)
+    env.reset(out, 0)
     for step in range(1, 4_501):
-        cell.step(out, 0)
+        env.step(out, 0)
         assert not out["terminated"][0]
         assert out["truncated"][0] == (step == 4_500)
-    assert cell.frames == 0
+    assert env.frames == 0
 
 
 def test_a_lost_life_does_not_end_the_episode():
-    cell, out = make("montezuma_revenge")
-    cell.reset(out, 0)
+    env, out = make("montezuma_revenge")
+    env.reset(out, 0)
     random, lives = np.random.default_rng(0), [int(out["lives"][0])]
     while not out["terminated"][0]:
         out["action"][0] = random.integers(18)
-        cell.step(out, 0)
+        env.step(out, 0)
         if out["lives"][0] != lives[-1]:
             lives.append(int(out["lives"][0]))
     assert lives == [6, 5, 4, 3, 2, 1, 6]
 
 
-def test_the_last_observation_is_told_at_a_time_limit():
-    cell, out = make("montezuma_revenge", max_episode_frames=200, time_limits=True)
+def test_the_last_observation_is_written_at_a_time_limit():
+    env, out = make("montezuma_revenge", max_episode_frames=200, time_limits=True)
     other, unlimited = make("montezuma_revenge")
-    cell.reset(out, 0)
+    env.reset(out, 0)
     other.reset(unlimited, 0)
     for _ in range(50):
         out["action"][0] = unlimited["action"][0] = 3
-        cell.step(out, 0)
+        env.step(out, 0)
         other.step(unlimited, 0)
     assert out["truncated"][0]
     assert np.array_equal(out["final_obs"][0], unlimited["obs"][0])
@@ -179,7 +179,7 @@ def test_the_last_observation_is_told_at_a_time_limit():
 
 
 def test_shrinking_equals_opencv():
-    """The core's resize stands in for OpenCV's where there is one: the same bytes, ties included."""
+    """The native core's resize replaces OpenCV's: the same bytes, ties included."""
     if not native.available():
         pytest.skip(native.why_unavailable())
     random = np.random.default_rng(0)

@@ -1,4 +1,4 @@
-"""Our own environments: rules, determinism, Gymnasium's checker."""
+"""The environments that come with rnd: rules, determinism, Gymnasium's checker."""
 
 from __future__ import annotations
 
@@ -7,23 +7,22 @@ import numpy as np
 import pytest
 from gymnasium.utils.env_checker import check_env
 
-from rnd.envs.batch_envs import BatchEnvs
+from rnd.envs.array_vector_env import ArrayVectorEnv
+from rnd.envs.builtin import make_array_env, register
 from rnd.envs.deep_sea import DeepSea
 from rnd.envs.noisy_tv import CHANNELS, MAX_STEPS, REMOTE, NoisyTV
-from rnd.envs.own import NAMES, make_batch, register
 from rnd.envs.splitmix import SplitMix64, SplitMixArray
-from rnd.errors import UserError
 
 UP, DOWN, LEFT, RIGHT = range(4)
 
 
 @pytest.mark.parametrize("size", [4, 20, 64])
 def test_deep_sea_right_all_the_way_finds_the_treasure(size):
-    batch = DeepSea(size, 3, mapping_seed=7)
-    env = BatchEnvs(batch, 3)
+    sea = DeepSea(size, 3, mapping_seed=7)
+    env = ArrayVectorEnv(sea, 3)
     env.reset()
     for step in range(size):
-        right = batch.right_SS[step, step]
+        right = sea.right_SS[step, step]
         actions = np.array([right, 1 - right, right if step else 1 - right])
         result = env.step(actions)
         assert result.done.all().item() == (step == size - 1)
@@ -38,8 +37,8 @@ def test_deep_sea_right_all_the_way_finds_the_treasure(size):
 
 def test_deep_sea_has_one_way_to_the_treasure():
     size = 6
-    batch = DeepSea(size, 2**size)
-    env = BatchEnvs(batch, 2**size)
+    sea = DeepSea(size, 2**size)
+    env = ArrayVectorEnv(sea, 2**size)
     env.reset()
     for step in range(size):
         result = env.step((np.arange(2**size) >> step) & 1)
@@ -52,13 +51,13 @@ def test_deep_sea_mapping_follows_the_seed():
     assert not np.array_equal(DeepSea(20, 1, 3).right_SS, DeepSea(20, 1, 4).right_SS)
 
 
-def walk(env: BatchEnvs, actions: list[int]) -> list[int]:
+def walk(env: ArrayVectorEnv, actions: list[int]) -> list[int]:
     """The rooms of one agent that takes `actions`."""
     return [int(env.step(np.array([action])).info.room[0]) for action in actions]
 
 
 def test_noisy_tv_rooms_and_goal():
-    env = BatchEnvs(NoisyTV(1), 1)
+    env = ArrayVectorEnv(NoisyTV(1), 1)
     env.reset()
     to_goal = [RIGHT] * 6 + [DOWN] * 8 + [RIGHT] * 3
     rooms = walk(env, to_goal[:-1])
@@ -69,7 +68,7 @@ def test_noisy_tv_rooms_and_goal():
 
 
 def test_noisy_tv_channel_changes_only_in_front_of_it():
-    env = BatchEnvs(NoisyTV(1, seed=5), 1)
+    env = ArrayVectorEnv(NoisyTV(1, seed=5), 1)
     screen = env.spec.observation.shape[0] - 24
     env.reset()
     for _ in range(5):
@@ -79,11 +78,11 @@ def test_noisy_tv_channel_changes_only_in_front_of_it():
     pictures = {tuple(env.step(np.array([REMOTE])).obs[0, screen:].tolist()) for _ in range(180)}
     assert len(pictures) == CHANNELS
     still = {tuple(env.step(np.array([UP])).obs[0, screen:].tolist()) for _ in range(3)}
-    assert len(still) <= 2  # it may have walked to the wall, but the picture stands
+    assert len(still) <= 2  # it may have walked to the wall, but the picture does not change
 
 
-def test_noisy_tv_truncates_and_tells_the_last_observation():
-    env = BatchEnvs(NoisyTV(1), 1)
+def test_noisy_tv_truncates_and_returns_the_last_observation():
+    env = ArrayVectorEnv(NoisyTV(1), 1)
     start = env.reset().clone()
     for step in range(MAX_STEPS):
         result = env.step(np.array([RIGHT]))
@@ -96,8 +95,8 @@ def test_noisy_tv_truncates_and_tells_the_last_observation():
 @pytest.mark.parametrize("name", ["rnd/DeepSea-5", "rnd/NoisyTV"])
 @pytest.mark.parametrize("groups", [1, 3])
 def test_save_restore_and_grouping(name, groups):
-    def fresh(cut: int) -> BatchEnvs:
-        env = BatchEnvs(make_batch(name, 7, 1), 7, cut)
+    def fresh(cut: int) -> ArrayVectorEnv:
+        env = ArrayVectorEnv(make_array_env(name, 7, 1), 7, cut)
         env.reset()
         return env
 
@@ -121,12 +120,6 @@ def test_save_restore_and_grouping(name, groups):
 def test_gymnasium_checker(name):
     register()
     check_env(gymnasium.make(name, disable_env_checker=True).unwrapped, skip_render_check=True)
-
-
-def test_unknown_size():
-    assert "rnd/DeepSea-20" in NAMES
-    with pytest.raises(UserError, match=r"rnd/DeepSea-6"):
-        make_batch("rnd/DeepSea-65", 1, 0)
 
 
 def test_splitmix_array_is_splitmix():

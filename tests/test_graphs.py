@@ -8,10 +8,11 @@ import pytest
 import torch
 
 from rnd.bench.synthetic import SyntheticAtari
-from rnd.fast import WARM_UP, Replay, compiled, filed
+from rnd.graphs import WARM_UP, GraphedFunction, compiled, copy_tensors_, tensors_in
 from rnd.normalize import byte_sums
 from rnd.presets import preset
 from rnd.train import Trainer
+from rnd.transitions import Rollout
 
 cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 
@@ -24,7 +25,7 @@ def trainer_of(**changes) -> Trainer:
     config = replace(config, env=replace(config.env, num_envs=8), rollout_steps=16, precision="float32", **changes)
     config = replace(config, frames=4 * config.frames_per_rollout)
     trainer = Trainer(config, SyntheticAtari(config.env.num_envs))
-    trainer.collector.start()
+    trainer.start()
     return trainer
 
 
@@ -51,22 +52,20 @@ def test_graphs_and_compilation_equal_the_plain_path(changes):
 def test_the_captured_preparation_equals_the_plain_one(bonus):
     """Bonus, returns and statistics of rollout after rollout; from the fourth on a graph is replayed."""
     fast, plain = (trainer_of(device="cuda", fast=flag, bonus=bonus) for flag in (True, False))
-    for _ in range(WARM_UP + 3):
+    for number in range(WARM_UP + 4):
         rollout = fast.collector.collect()
         rollout.rewards_ext_TN.normal_()
-        fast.rollout = filed(fast.rollout, rollout, fast.config, fast.device)
-        plain.rollout = rollout.clone()
-        fast._prepare()
-        plain._prepare()
-        for mine, other in zip(flat(fast), flat(plain), strict=True):
-            torch.testing.assert_close(mine, other, rtol=1e-4, atol=1e-4)
+        other = rollout.clone()
+        # Two memories in turn: what a graph reads is copied to where it was captured.
+        mine, theirs = everything(fast, rollout if number % 2 else other), everything(plain, other)
+        for a, b in zip(mine, theirs, strict=True):
+            torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-4)
     assert fast._prepare.graph is not None
 
 
-def flat(trainer: Trainer) -> list[torch.Tensor]:
-    """All that the preparation leaves behind."""
-    targets, bonus_targets, figures = trainer.prepared
-    return [*targets, bonus_targets, figures, *trainer.bonus.buffers(), *trainer.scaler.buffers()]
+def everything(trainer: Trainer, rollout: Rollout) -> list[torch.Tensor]:
+    """All that the preparation returns and advances."""
+    return [*tensors_in(trainer._prepare(rollout)), *trainer.bonus.buffers(), *trainer.scaler.buffers()]
 
 
 @cuda
@@ -90,23 +89,54 @@ def whole_sums(bytes_KB: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     return values.sum(0).double(), values.square().sum(0).double()
 
 
-def test_what_a_graph_reads_stays_where_it_was(monkeypatch):
-    trainer, first = trainer_of(device="cpu"), None
-    place = None
-    for capturing in (True, True, False):
-        monkeypatch.setattr("rnd.fast.uses_graphs", lambda *_, capturing=capturing: capturing)
-        new = trainer.collector.collect().clone()
-        first = filed(first, new, trainer.config, trainer.device)
-        for mine, other in zip(first.tensors(), new.tensors(), strict=True):
-            assert torch.equal(mine, other)
-        place = place or first.transitions.frames.data_ptr()
-        assert (first.transitions.frames.data_ptr() == place) == capturing
+def test_tensors_are_found_in_order_and_copied_in_place():
+    """Tuples, dicts and dataclasses; the same memory is left alone, everything else is left out."""
+    mine, new = trainer_of(device="cpu").collector.collect().clone(), trainer_of(device="cpu").collector.collect()
+    new.rewards_ext_TN.fill_(7.0)
+    nested = {"a": (mine, 3, "text"), "b": [torch.zeros(2), None]}
+    found = tensors_in(nested)
+    assert len(found) == len(tensors_in(mine)) + 1 == 13
+    assert found[0] is mine.transitions.frames and found[-1] is nested["b"][0]
+    places = [x.data_ptr() for x in found]
+    copy_tensors_(nested, {"a": (new, 4, ""), "b": [torch.ones(2), None]})
+    assert [x.data_ptr() for x in tensors_in(nested)] == places
+    assert all(torch.equal(a, b) for a, b in zip(tensors_in(mine), tensors_in(new), strict=True))
+    assert nested["b"][0].tolist() == [1, 1]
 
 
-def test_off_cuda_a_replay_is_the_function():
+class EagerGraph:
+    """Stands in for a CUDA graph: replays by calling the function on the static inputs, in place."""
+
+    def __init__(self, function: GraphedFunction):
+        self.function = function
+
+    def replay(self) -> None:
+        copy_tensors_(self.function._result, self.function.function(*self.function._inputs))
+
+
+def test_a_graph_gets_its_arguments_and_returns_its_results(monkeypatch):
+    """With a stand-in for CUDA: the fourth call captures; later arguments are copied in, results stay in place."""
+    graphed = GraphedFunction(lambda x, more: {"sum": x + more["y"]}, preset("montezuma"), torch.device("cuda"))
+
+    def capture(*args):
+        graphed._inputs, graphed._result, graphed.graph = args, graphed.function(*args), EagerGraph(graphed)
+
+    monkeypatch.setattr(graphed, "_on_capture_stream", graphed.function)
+    monkeypatch.setattr(graphed, "_capture", capture)
+    first = None
+    for number in range(WARM_UP + 4):
+        assert (graphed.graph is not None) == (number > WARM_UP)
+        result = graphed(torch.tensor(float(number)), {"y": torch.tensor(0.5)})["sum"]
+        assert float(result) == number + 0.5
+        if number == WARM_UP:
+            first = result
+    assert result is first
+
+
+def test_off_cuda_a_graphed_function_is_the_function():
     calls = []
-    replay = Replay(lambda: calls.append(1), preset("montezuma"), torch.device("cpu"))
+    graphed = GraphedFunction(lambda *args: calls.append(args), preset("montezuma"), torch.device("cpu"))
     for _ in range(6):
-        replay()
-    assert len(calls) == 6
+        graphed(1, 2)
+    assert calls == [(1, 2)] * 6 and graphed.graph is None
     assert compiled(whole_sums, preset("montezuma"), torch.device("cpu")) is whole_sums

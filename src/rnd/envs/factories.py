@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from rnd.config import Config
-from rnd.envs import own
-from rnd.envs.spec import Cell
+from rnd.envs import builtin
+from rnd.envs.spec import Env
 from rnd.envs.splitmix import environment_seed
 from rnd.errors import UserError, nearest
 from rnd.presets import ATARI_GAMES
@@ -21,13 +21,13 @@ from rnd.presets import ATARI_GAMES
 os.environ.setdefault("PYGAME_HIDE_SUPPORT_PROMPT", "1")
 
 
-def make_cell(config: Config, i: int) -> Cell:
+def make_env(config: Config, i: int) -> Env:
     """Environment number `i` of a run."""
     env, seed = config.env, environment_seed(config.seed, config.env.first + i)
     if env.id.startswith("ALE/"):
-        from rnd.envs.ale_cell import AleCell
+        from rnd.envs.ale_env import AleEnv
 
-        return AleCell(
+        return AleEnv(
             rom_of(env.id),
             env.id,
             seed,
@@ -36,9 +36,9 @@ def make_cell(config: Config, i: int) -> Cell:
             max_episode_frames=env.max_episode_frames,
             time_limits=config.bootstrap_truncated,
         )
-    from rnd.envs.gym_cell import GymCell
+    from rnd.envs.gym_env import GymEnv
 
-    return GymCell(partial(call_factory, gym_factory(env.id), env.num_envs), env.id, seed)
+    return GymEnv(partial(call_factory, gym_factory(env.id), env.num_envs), env.id, seed)
 
 
 def rom_of(env_id: str) -> str:
@@ -56,13 +56,13 @@ def rom_of(env_id: str) -> str:
 
 
 def call_factory(factory: Callable[..., Any], num_envs: int) -> Any:
-    """The factory's environment; a factory that takes `num_envs` is told how many the run steps."""
+    """The factory's environment; a factory that takes `num_envs` gets the number of environments of the run."""
     takes_number = "num_envs" in inspect.signature(factory).parameters
     return factory(num_envs=num_envs) if takes_number else factory()
 
 
 def gym_factory(env_id: str) -> Callable[..., Any]:
-    """What builds an environment: a Gymnasium id, or `module:function`."""
+    """The function that makes an environment, from a Gymnasium id or `module:function`."""
     if ":" in env_id:
         return _imported(env_id)
     return partial(_make_gym, env_id)
@@ -71,7 +71,7 @@ def gym_factory(env_id: str) -> Callable[..., Any]:
 def _imported(name: str) -> Callable[..., Any]:
     module, function = name.split(":", 1)
     if str(Path.cwd()) not in sys.path:
-        sys.path.insert(0, str(Path.cwd()))  # a module beside the run, as `python -m` would find it
+        sys.path.insert(0, str(Path.cwd()))  # modules in the working folder, as with `python -m`
     try:
         factory: Callable[..., Any] = getattr(importlib.import_module(module), function)
     except (ImportError, AttributeError) as error:
@@ -92,10 +92,10 @@ PACKAGES = {
     "Vizdoom": ("vizdoom.gymnasium_wrapper", "vizdoom"),
     "highway-": ("highway_env", "highway-env"),
 }
-"""How ids begin that another package registers: its module, and what to install."""
+"""First letters of ids that another package registers: its module, and what to install."""
 
 EXTRAS = {"gymnasium.envs.mujoco": "mujoco", "gymnasium.envs.box2d": "box2d", "gymnasium.envs.toy_text": "toy-text"}
-"""Gymnasium's own modules that need an extra."""
+"""Modules of Gymnasium that need an extra."""
 
 
 def _make_gym(env_id: str, **options: Any) -> Any:
@@ -103,7 +103,7 @@ def _make_gym(env_id: str, **options: Any) -> Any:
 
     _register(env_id)
     if env_id not in gymnasium.registry:
-        choices = [*ATARI_GAMES, *ATARI_GAMES.values(), *own.NAMES, *gymnasium.registry]
+        choices = [*ATARI_GAMES, *ATARI_GAMES.values(), *builtin.NAMES, *gymnasium.registry]
         raise UserError(f"unknown environment {env_id}; {nearest(env_id, choices)}")
     try:
         return gymnasium.make(env_id, disable_env_checker=True, **options)
@@ -116,8 +116,8 @@ def _make_gym(env_id: str, **options: Any) -> Any:
 
 
 def _register(env_id: str) -> None:
-    """Import the package that registers an id, or say which one would."""
-    own.register()
+    """Import the package that registers an id; raises UserError with its name where it is not installed."""
+    builtin.register()
     for start, (module, package) in PACKAGES.items():
         if env_id.startswith(start):
             try:

@@ -1,7 +1,7 @@
 """One Atari game through ale-py, preprocessed as in the paper.
 
 ale-py's own sticky actions are off: its saved state omits the previous action, so a restored run would diverge.
-We draw stickiness for every raw frame from our own generator, and save that generator.
+Stickiness is drawn for every raw frame from a generator that belongs to the environment and is saved with it.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ import numpy as np
 
 from rnd.envs import native
 from rnd.envs.observations import SCREEN
-from rnd.envs.spec import ActionSpec, Arrays, Cell, EnvSpec, ObservationSpec
+from rnd.envs.spec import ActionSpec, Arrays, Env, EnvSpec, ObservationSpec
 from rnd.envs.splitmix import SplitMix64
 from rnd.errors import UserError
 
 RAW_SCREEN = (210, 160)
 
 ROOM_BYTES: dict[str, tuple[int, int | None]] = {"montezuma_revenge": (3, 57), "pitfall": (1, None)}
-"""RAM addresses of the room number, and of the level number where rooms repeat a level."""
+"""RAM addresses of the room number, and of the level number in games whose levels have the same rooms."""
 
 
-class AleCell(Cell):
+class AleEnv(Env):
     """ale-py with frame skip, maximum of the last two frames, grey, 84x84."""
 
     def __init__(
@@ -58,11 +58,11 @@ class AleCell(Cell):
 
     def reset(self, out: Arrays, i: int) -> None:
         self.ale.reset_game()  # not always the same start: Solaris draws from a timer that is noise at power-on
-        self.executed = 0  # NOOP: the sticky memory does not outlive the episode
+        self.executed = 0  # NOOP: stickiness does not reach over the end of an episode
         self.frames = 0
         self.ale.getScreenGrayscale(self._last)
         self._last_but_one.fill(0)
-        self._tell(out, i)
+        self._write_observation(out, i)
 
     def step(self, out: Arrays, i: int) -> None:
         ale, wanted, executed, reward = self.ale, self.actions[out["action"][i]], self.executed, 0
@@ -89,13 +89,13 @@ class AleCell(Cell):
         out["truncated"][i] = truncated
         if truncated and self.spec.time_limits:
             ale.getScreenGrayscale(self._last)
-            if remaining > 0:  # cut in the middle of an agent step: there is only one new frame
+            if remaining > 0:  # truncated in the middle of an agent step: there is only one new frame
                 self._last_but_one.fill(0)
             self._draw(out["final_obs"][i])
         if game_over or truncated:
             self.reset(out, i)
         else:
-            self._tell(out, i)
+            self._write_observation(out, i)
 
     def save(self) -> bytes:
         header = {"rom": self.rom, "random": self.random.state, "executed": self.executed, "frames": self.frames}
@@ -107,17 +107,17 @@ class AleCell(Cell):
         line, raw = data.split(b"\n", 1)
         header = json.loads(line)
         if header["rom"] != self.rom:
-            raise UserError(f"the saved state is of {header['rom']}, not of {self.rom}")
+            raise UserError(f"the saved state is of {header['rom']}, not of {self.rom}; resume with that game")
         self.random = SplitMix64(int(header["random"]))
         self.executed, self.frames = int(header["executed"]), int(header["frames"])
         self.ale.restoreState(ALEState(raw))
 
-    def _tell(self, out: Arrays, i: int) -> None:
+    def _write_observation(self, out: Arrays, i: int) -> None:
         self._draw(out["obs"][i])
         out["lives"][i] = self.ale.lives()
         if self.spec.has_rooms:
             self.ale.getRAM(self._ram)
-            out["room"][i] = place(self.rom, self._ram)
+            out["room"][i] = room_number(self.rom, self._ram)
 
     def _draw(self, picture: np.ndarray) -> None:
         if native.available():  # the same bytes in a tenth of the time
@@ -127,15 +127,15 @@ class AleCell(Cell):
         cv2.resize(self._seen, (SCREEN, SCREEN), dst=picture, interpolation=cv2.INTER_AREA)
 
 
-def place(rom: str, ram: np.ndarray) -> Any:
-    """level * 256 + room of RAM contents [..., 128]."""
+def room_number(rom: str, ram: np.ndarray) -> Any:
+    """level * 256 + room, read from RAM contents [..., 128]."""
     room, level = ROOM_BYTES[rom]
     number = ram[..., room].astype(np.int32)
     return number if level is None else number + 256 * ram[..., level].astype(np.int32)
 
 
 def minimal_actions(rom: str) -> list[int]:
-    """The raw actions of a game, in the order in which an agent numbers them."""
+    """The raw actions of a game, in the order of the agent's actions."""
     return _actions(_interface(rom))
 
 

@@ -3,8 +3,8 @@
 Legend: T steps, N environments, k features, C kept samples.
 
 Order inside one iteration (the paper's): `score` all transitions with the statistics as they were during the rollout,
-`observe` the rollout, then `targets` and `loss` with the new statistics. Scaling by the running return is the
-trainer's business: a bonus answers raw values.
+`observe` the rollout, then `targets` and `loss` with the new statistics. A bonus returns raw values; the trainer scales
+them by the running deviation of their return.
 """
 
 from __future__ import annotations
@@ -15,26 +15,32 @@ from abc import abstractmethod
 import torch
 from torch import Tensor, nn
 
+from rnd.config import BonusOptions
 from rnd.transitions import Transitions
 
 
 class Bonus(nn.Module):
-    """Intrinsic reward. Parameters that require gradients are trained by the agent's one optimiser."""
+    """Intrinsic reward, constructed as `cls(observation, action, options)`.
 
+    Parameters that require gradients are trained by the agent's one optimiser.
+    """
+
+    Options: type[BonusOptions] = BonusOptions
+    """The dataclass of its own options."""
     random_start = True
-    """Its statistics want the steps of a random agent before the first update."""
+    """Its statistics are initialised by the steps of a random agent before the first update."""
     capturable = False
-    """`score`, `observe` and `targets` are device work alone: on CUDA they may be captured once and replayed."""
+    """`score`, `observe` and `targets` never synchronise with the host: a CUDA graph may capture and replay them."""
 
     def observe(self, next_obs: Tensor) -> None:
-        """Take observations [..., X] into the statistics."""
+        """Update the statistics with observations [..., X]."""
 
     @abstractmethod
     def score(self, transitions: Transitions) -> Tensor:
-        """Raw bonus of every transition, [T, N], without gradient."""
+        """Raw bonus of every transition, [T, N], without gradient. Changes no state."""
 
     def targets(self, transitions: Transitions) -> Tensor:
-        """What stays fixed while the rollout is optimised, [T, N, ...]; computed once."""
+        """Regression targets that stay fixed during the epochs, [T, N, ...]; computed once per rollout."""
         return transitions.actions.new_zeros(transitions.actions.shape[:2])
 
     @abstractmethod
@@ -45,8 +51,8 @@ class Bonus(nn.Module):
 def kept(keep_TN: Tensor, share: float, padded: bool | None = None) -> tuple[Tensor, Tensor]:
     """Indices [C] of the kept samples and their weights: 1/kept each, 0 for padding.
 
-    On CUDA C is fixed by the share, six deviations above the expected number, so that shapes never depend on the draw
-    and nothing waits for the device. Elsewhere there is no padding: it would cost time.
+    On CUDA C is fixed by the share, six deviations above the expected number: shapes do not depend on the draw, and the
+    host need not wait for the device. Elsewhere there is no padding: it would cost time.
     """
     keep_B = keep_TN.flatten()
     if not (keep_B.is_cuda if padded is None else padded):

@@ -1,0 +1,41 @@
+"""What `rnd bench learner` and `rnd bench train` have in common: their flags, and the config that they measure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from rnd.config import Config
+from rnd.presets import preset
+
+
+@dataclass(frozen=True)
+class BenchOptions:
+    """What is measured."""
+
+    num_envs: tuple[int, ...] = ()
+    """Numbers of environments; default: 128 (learner: 128 and 1024), on a CPU 16."""
+    policy: str = "cnn"
+    """Policy network: cnn or gru."""
+    rollout_steps: int = 128
+    """Steps per rollout."""
+    device: str = "auto"
+    """auto, cpu, cuda or cuda:N."""
+    json: bool = False
+    """Print JSON instead of tables."""
+
+    def config(
+        self, num_envs: int, game: str = "montezuma", env: dict[str, Any] | None = None, **changes: Any
+    ) -> Config:
+        """The paper's run of a game with what the options change."""
+        paper = preset(game)
+        config = replace(
+            paper,
+            env=replace(paper.env, num_envs=num_envs, **env or {}),
+            policy=self.policy,
+            rollout_steps=self.rollout_steps,
+            device=self.device,
+            **changes,
+        )
+        config.validate()
+        return config

@@ -1,0 +1,80 @@
+"""What environments and worker processes exchange: packed states, errors, shared arrays. Never imports torch."""
+
+from __future__ import annotations
+
+import mmap
+import os
+import tempfile
+import traceback
+from typing import Any
+
+import numpy as np
+
+from rnd.envs.spec import Arrays, Layout
+from rnd.errors import RunError, UserError
+
+ALIGNMENT = 64
+"""A cache line: no two arrays share one."""
+
+
+def pack_bytes(strings: list[bytes]) -> bytes:
+    """Byte strings of different lengths as one: their number, their sizes, then the strings."""
+    sizes = np.array([len(strings), *map(len, strings)], "<i8")
+    return sizes.tobytes() + b"".join(strings)
+
+
+def unpack_bytes(data: bytes) -> list[bytes]:
+    """The inverse of `pack_bytes`."""
+    count = int(np.frombuffer(data, "<i8", 1)[0])
+    sizes = np.frombuffer(data, "<i8", count, offset=8)
+    ends = 8 * (count + 1) + np.cumsum(sizes)
+    return [data[end - size : end] for end, size in zip(ends.tolist(), sizes.tolist(), strict=True)]
+
+
+def describe_error(error: BaseException) -> tuple[str, str]:
+    """The rest of the line that begins with the environment, and the traceback; our own errors need no traceback."""
+    if isinstance(error, RunError | UserError):
+        return f": {error}", ""
+    text = "".join(traceback.format_exception(error)).rstrip()
+    return f" raised {type(error).__name__}: {error}", text
+
+
+def environment_error(env: int | None, line: str, trace: str) -> RunError:
+    """The error that stops the run because of environment `env`; None: some environment of a vector environment."""
+    error = RunError(f"environment {env}{line}" if env is not None else f"the vector environment{line}")
+    if trace:
+        error.add_note(trace)
+    return error
+
+
+class SharedArrays:
+    """Arrays of a layout in one block of memory, identified by a file descriptor that a child process can inherit.
+
+    The memory has no name in the file system, so nothing is left behind however the processes end.
+    """
+
+    def __init__(self, layout: Layout, fd: int | None = None):
+        size = sum(_padded(shape, dtype) for shape, dtype in layout.values())
+        self.fd = _nameless_file(size) if fd is None else fd
+        self.memory = mmap.mmap(self.fd, size)
+        self.arrays: Arrays = {}
+        start = 0
+        for name, (shape, dtype) in layout.items():
+            count = int(np.prod(shape))
+            self.arrays[name] = np.frombuffer(self.memory, dtype, count, start).reshape(shape)
+            start += _padded(shape, dtype)
+
+
+def _padded(shape: tuple[int, ...], dtype: Any) -> int:
+    size: int = int(np.prod(shape)) * np.dtype(dtype).itemsize
+    return -(-size // ALIGNMENT) * ALIGNMENT
+
+
+def _nameless_file(size: int) -> int:
+    if hasattr(os, "memfd_create"):
+        fd = os.memfd_create("rnd-environments")
+    else:  # macOS: a file that is unlinked as soon as it is open
+        with tempfile.TemporaryFile() as file:
+            fd = os.dup(file.fileno())
+    os.ftruncate(fd, size)
+    return fd

@@ -1,0 +1,157 @@
+"""How device work is launched: CUDA graphs, compiled kernels, precision.
+
+On the CPU, and with `--no-fast`, nothing is captured or compiled and the same functions run as they are: there is one
+implementation of the method, and this file only decides how it is launched.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import functools
+from collections.abc import Callable
+from typing import Any, Generic, ParamSpec, TypeVar, cast
+
+import torch
+from torch import Tensor, nn
+
+from rnd.config import Config
+from rnd.normalize import RunningMoments
+
+F = TypeVar("F", bound=Callable[..., Any])
+M = TypeVar("M", bound=nn.Module)
+P = ParamSpec("P")
+R = TypeVar("R")
+
+WARM_UP = 3
+"""Plain calls before a capture: kernels are chosen, workspaces and optimiser state allocated."""
+
+
+def uses_graphs(config: Config, device: torch.device) -> bool:
+    return config.fast and device.type == "cuda"
+
+
+class GraphedFunction(Generic[P, R]):
+    """A function of tensors that is captured as a CUDA graph at its fourth call and replayed from then on.
+
+    Arguments and result are tensors, or tuples, dicts and dataclasses of tensors. A graph reads the addresses it was
+    captured with: the arguments of the capturing call become the static inputs, and those of later calls are copied
+    into them unless they are the same memory. Every replay returns the same result tensors, overwritten. The function
+    must not synchronise with the host, and no shape may depend on values. Its kernels keep the priority and the
+    multiprocessors of the stream on which they were captured.
+    """
+
+    def __init__(self, function: Callable[P, R], config: Config, device: torch.device):
+        self.function = function
+        self.graph: torch.cuda.CUDAGraph | None = None
+        self._inputs: Any = None
+        self._result: R | None = None
+        self._warm_up_left = WARM_UP if uses_graphs(config, device) else None
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        if self._warm_up_left is None:
+            return self.function(*args, **kwargs)
+        assert not kwargs, "a graph's inputs are positional"
+        if self.graph is not None:
+            copy_tensors_(self._inputs, args)
+            self.graph.replay()
+        elif self._warm_up_left > 0:
+            self._warm_up_left -= 1
+            return self._on_capture_stream(*args)
+        else:
+            self._capture(*args)
+        return cast(R, self._result)
+
+    def _on_capture_stream(self, *args: Any) -> R:
+        """Warm-up calls run where the capture will be."""
+        stream = capture_stream()
+        stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(stream):
+            result = cast(Callable[..., R], self.function)(*args)
+        torch.cuda.current_stream().wait_stream(stream)
+        return result
+
+    def _capture(self, *args: Any) -> None:
+        torch.cuda.synchronize()
+        self._inputs, self.graph = args, torch.cuda.CUDAGraph()
+        with torch.cuda.graph(self.graph, stream=capture_stream(), capture_error_mode="thread_local"):
+            self._result = cast(Callable[..., R], self.function)(*args)
+        self.graph.replay()  # the capture itself computes nothing
+
+
+def tensors_in(value: Any) -> list[Tensor]:
+    """The tensors of nested tuples, lists, dicts and dataclasses, in order."""
+    if isinstance(value, Tensor):
+        return [value]
+    if dataclasses.is_dataclass(value):
+        value = vars(value)
+    parts = value.values() if isinstance(value, dict) else value if isinstance(value, tuple | list) else ()
+    return [tensor for part in parts for tensor in tensors_in(part)]
+
+
+def copy_tensors_(mine: Any, new: Any) -> None:
+    """Copy tensor by tensor, but for those that are the same memory."""
+    pairs = [(a, b) for a, b in zip(tensors_in(mine), tensors_in(new), strict=True) if a.data_ptr() != b.data_ptr()]
+    if pairs:
+        torch._foreach_copy_([a for a, _ in pairs], [b for _, b in pairs], non_blocking=True)
+
+
+def set_device(device: torch.device) -> None:
+    """Make a GPU the current one in this thread."""
+    if device.type == "cuda" and device.index is not None:
+        torch.cuda.set_device(device)
+
+
+def capture_stream() -> torch.cuda.Stream:
+    """The current stream, or another where that is the default stream, which cannot be captured."""
+    current = torch.cuda.current_stream()
+    return _side_stream(current.device) if current == torch.cuda.default_stream() else current
+
+
+@functools.cache
+def _side_stream(device: torch.device) -> torch.cuda.Stream:
+    """One per device: PyTorch caches memory per stream, so that the next call reuses what the last one freed."""
+    return torch.cuda.Stream(device)
+
+
+class DeviceEvent:
+    """A point in the device's work that the host waits for: asleep, so that the core is free for the emulator, or
+    spinning, where microseconds count (the emulator leaves one core to the thread that acts)."""
+
+    def __init__(self, device: torch.device, spin: bool = False):
+        self._event = torch.cuda.Event(blocking=not spin) if device.type == "cuda" else None
+
+    def record(self) -> None:
+        """After everything that was launched on this stream."""
+        if self._event is not None:
+            self._event.record()
+
+    def wait(self) -> None:
+        if self._event is not None:
+            self._event.synchronize()
+
+
+def channels_last(module: M, device: torch.device) -> M:
+    """Convolution weights in the memory order of the tensor cores."""
+    if device.type == "cuda":
+        module.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    return module
+
+
+def compiled(function: F, config: Config, device: torch.device) -> F:
+    """`function` with fused kernels where there is a GPU."""
+    return cast(F, torch.compile(function, dynamic=False)) if uses_graphs(config, device) else function
+
+
+def compile_sums(module: nn.Module, config: Config, device: torch.device) -> None:
+    """Compile the statistics of frames anywhere in a module, so that every byte is read once: the same sums exactly."""
+    for part in module.modules():
+        if isinstance(part, RunningMoments):
+            part.byte_sums = compiled(part.byte_sums, config, device)
+
+
+def autocast(config: Config, device: torch.device) -> contextlib.AbstractContextManager[Any]:
+    """bf16 autocast where it is asked for; TF32 is a global switch, set with the device."""
+    if config.precision == "bf16" and device.type == "cuda":
+        return torch.autocast("cuda", torch.bfloat16)
+    return contextlib.nullcontext()

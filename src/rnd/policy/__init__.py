@@ -1,0 +1,22 @@
+"""Policy networks: one file per policy. `rnd.components.POLICIES` names them."""
+
+from __future__ import annotations
+
+from rnd.components import POLICIES
+from rnd.config import Config
+from rnd.envs.spec import EnvSpec
+from rnd.errors import UserError
+from rnd.policy.base import Policy
+
+
+def make_policy(config: Config, spec: EnvSpec) -> Policy:
+    """The policy network of a run. Refuses one that cannot read the environment's observations."""
+    cls, kind = POLICIES.load(config.policy), spec.observation.kind
+    if kind not in cls.reads:
+        fits = "cnn" if kind == "image" else "mlp"
+        raise UserError(
+            f"{spec.id} shows {kind}s, which --policy {config.policy} cannot read; nearest: --policy {fits}"
+        )
+    policy = cls(spec.observation, spec.action, POLICIES.options(config.policy, config.policy_options))
+    assert isinstance(policy, Policy)
+    return policy

@@ -11,6 +11,7 @@ from rich.console import Console
 
 from rnd import envs, run
 from rnd.bonus.rnd import RND
+from rnd.components import resolve
 from rnd.config import BonusOptions
 from rnd.policy.cnn import CNN
 from rnd.policy.mlp import WidthOptions
@@ -132,7 +133,7 @@ def test_bonus_in_chunks_equals_the_bonus_at_once(monkeypatch):
 
 def test_the_run_folder_says_how_to_do_it_again(tmp_path):
     folder = run.start(tiny(out=str(tmp_path)), quiet())
-    assert folder.config() == tiny(out=str(tmp_path))
+    assert resolve(folder.config()) == resolve(tiny(out=str(tmp_path)))
     about = folder.read_json("run.json")
     assert about["packages"]["torch"] and about["command"] and "started" in about
     with (folder.path / "metrics.csv").open() as file:

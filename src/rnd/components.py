@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from rnd.config import BonusOptions, Config, Options, PolicyOptions, WriterOptions
+from rnd.config import BonusOptions, Config, Options, PolicyOptions, WriterOptions, open_options
 from rnd.errors import UserError, nearest
 
 C = TypeVar("C")
@@ -39,11 +39,15 @@ class Registry(Generic[C]):
         if name not in self.entries and ":" not in name:
             raise UserError(f"unknown {self.kind} {name!r}; {nearest(name, self.entries)}, or your own module:Class")
 
-    def load(self, name: str) -> type[C]:
-        """The class behind a name. Imports its module."""
+    def load(self, name: str, base: type = object) -> type[C]:
+        """The class behind a name, which must be a subclass of `base`. Imports its module."""
         self.check(name)
         entry = self.entries.get(name, name)
-        return import_object(entry, self.kind) if isinstance(entry, str) else entry
+        found: type[C] = import_object(entry, self.kind) if isinstance(entry, str) else entry
+        if not isinstance(found, type) or not issubclass(found, base):
+            what = "class" if base is object else f"subclass of {base.__module__}.{base.__name__}"
+            raise UserError(f"{self.kind} {name} is no {what}; docs/architecture.md shows what one looks like")
+        return found
 
     def imported(self, name: str) -> bool:
         """Whether `load` runs no code but ours and what this process has registered."""
@@ -126,10 +130,9 @@ def _writer_options(config: Config) -> WriterOptions:
     """One group of options per writer that declares some."""
     groups = {}
     for name in writer_names(config):
-        given = getattr(config.writer_options, option_group(name), WriterOptions())
-        options = WRITERS.options(name, given)
-        if dataclasses.fields(options):
-            groups[option_group(name)] = options
-    fields = [(name, type(options), options) for name, options in groups.items()]
-    made: WriterOptions = dataclasses.make_dataclass("WriterOptions", fields, bases=(WriterOptions,), frozen=True)()
-    return made
+        own = WRITERS.options(name, getattr(config.writer_options, option_group(name), WriterOptions()))
+        if dataclasses.fields(own):
+            groups[option_group(name)] = own
+    options = open_options(WriterOptions, groups)
+    assert isinstance(options, WriterOptions)
+    return options

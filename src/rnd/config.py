@@ -7,6 +7,7 @@ Section numbers refer to Burda et al. (2018).
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -63,6 +64,12 @@ class Options:
 
     def validate(self) -> None:
         """Refuse values that cannot work."""
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        """Classes that `open_options` made have no name to be pickled by."""
+        if getattr(type(self), "opened", False):
+            return open_options, (type(self).__bases__[0], vars(self))
+        return super().__reduce_ex__(protocol)
 
 
 @dataclass(frozen=True)
@@ -288,10 +295,17 @@ def open_options(base: type[Options], values: dict[str, Any]) -> Options:
     """Options of a component that is not known here: `base`, with a field for every value that it lacks."""
     values = {name: open_options(Options, v) if isinstance(v, dict) else v for name, v in values.items()}
     values = {name: tuple(v) if isinstance(v, list) else v for name, v in values.items()}
-    extra = [(name, Any, values[name]) for name in values.keys() - {f.name for f in dataclasses.fields(base)}]
-    kind = dataclasses.make_dataclass(base.__name__, sorted(extra), bases=(base,), frozen=True) if extra else base
-    options: Options = kind(**values)
+    known = {f.name for f in dataclasses.fields(base)}
+    extra = {name: type(v) if isinstance(v, Options) else Any for name, v in values.items() if name not in known}
+    options: Options = (_opened(base, tuple(sorted(extra.items(), key=str))) if extra else base)(**values)
     return options
+
+
+@functools.cache
+def _opened(base: type[Options], extra: tuple[tuple[str, Any], ...]) -> type[Options]:
+    """One class per set of fields, so that equal options are equal."""
+    fields = [(name, kind, field(default=None)) for name, kind in extra]
+    return dataclasses.make_dataclass(base.__name__, fields, bases=(base,), namespace={"opened": True}, frozen=True)
 
 
 def _leaves(group: Any, prefix: str = "") -> Iterator[tuple[str, Any, Mapping[str, Any]]]:

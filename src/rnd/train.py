@@ -128,13 +128,13 @@ class Trainer:
         targets, bonus_targets, stats = self._prepare(rollout)
         losses = self.learner.update(rollout, targets, bonus_targets)
         self.ranks.all_mean_([stats.raw, stats.scaled, stats.discounted_sum])
-        values = BonusStats(*torch.stack(stats).tolist())
+        values = dict(zip(BonusStats._fields, torch.stack(stats).tolist(), strict=True))  # one device-to-host copy
         return {
-            "bonus_raw": values.raw,
-            "bonus_max": self.ranks.all_max(values.largest)[0],
-            "bonus_scaled": values.scaled,
-            "bonus_scale": values.scale,
-            "return_int": values.discounted_sum / values.scale,
+            "bonus_raw": values["raw"],
+            "bonus_max": self.ranks.all_max(values["largest"])[0],
+            "bonus_scaled": values["scaled"],
+            "bonus_scale": values["scale"],
+            "return_int": values["discounted_sum"] / values["scale"],
             **losses,
         }
 

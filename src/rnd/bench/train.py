@@ -103,8 +103,8 @@ def run(options: Options, console: Console) -> int:
 
 
 def measure(options: Options, num_envs: int, iterations: int) -> TrainSpeed:
-    env = {"backend": options.backend, "workers": options.workers}
-    config = options.config(num_envs, options.game, env, precision=options.precision)
+    emulator = {"backend": options.backend, "workers": options.workers}
+    config = options.config(num_envs, options.game, emulator, precision=options.precision)
     learner = measure_learner(config)
     with closing(envs.make(config)) as env:
         backend = env.spec.backend

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from rnd.bonus.base import Bonus
 from rnd.components import BONUSES
-
-if TYPE_CHECKING:
-    from rnd.bonus.base import Bonus
-    from rnd.config import Config
-    from rnd.envs.spec import EnvSpec
+from rnd.config import Config
+from rnd.envs.spec import EnvSpec
 
 
 def make_bonus(config: Config, spec: EnvSpec) -> Bonus:
     """The bonus of a run."""
-    options = BONUSES.options(config.bonus, config.bonus_options)
-    bonus: Bonus = BONUSES.load(config.bonus)(spec.observation, spec.action, options)
+    cls = BONUSES.load(config.bonus, Bonus)
+    bonus: Bonus = cls(spec.observation, spec.action, BONUSES.options(config.bonus, config.bonus_options))
     return bonus

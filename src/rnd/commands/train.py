@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from rnd.cli import parse, positional, value_of
 from rnd.components import resolve
@@ -19,8 +20,8 @@ def main(arguments: list[str]) -> None:
     game = positional(Config, arguments) or DEFAULT_JOB
     start = preset(game)
     # The components decide which options exist, and so which flags.
-    chosen = {name: value_of(name, arguments) or getattr(start, name) for name in ("bonus", "policy", "writers")}
-    start = resolve(replace(start, **chosen))
+    chosen: dict[str, Any] = {name: value_of(name, arguments) for name in ("bonus", "policy", "writers")}
+    start = resolve(replace(start, **{name: value for name, value in chosen.items() if value is not None}))
     config = parse(Config, arguments, prog=f"rnd train {game}", description=DESCRIPTION, default=start)
     config.validate()
 

@@ -11,12 +11,11 @@ from rnd.policy.base import Policy
 
 def make_policy(config: Config, spec: EnvSpec) -> Policy:
     """The policy network of a run. Refuses one that cannot read the environment's observations."""
-    cls, kind = POLICIES.load(config.policy), spec.observation.kind
+    cls, kind = POLICIES.load(config.policy, Policy), spec.observation.kind
     if kind not in cls.reads:
         fits = "cnn" if kind == "image" else "mlp"
         raise UserError(
             f"{spec.id} shows {kind}s, which --policy {config.policy} cannot read; nearest: --policy {fits}"
         )
-    policy = cls(spec.observation, spec.action, POLICIES.options(config.policy, config.policy_options))
-    assert isinstance(policy, Policy)
+    policy: Policy = cls(spec.observation, spec.action, POLICIES.options(config.policy, config.policy_options))
     return policy

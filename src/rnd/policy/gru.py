@@ -32,10 +32,9 @@ class GRU(ActorCritic):
 
     def __init__(self, observation: ObservationSpec, action: ActionSpec, options: Options):
         image = observation.kind == "image"
-        if image:
-            torso, size = nn.Sequential(*image_layers(options.kernel)), 256
-        else:
-            torso, size = vector_torso(observation.shape[0], options.width), options.width
+        size = 256 if image else options.width
+        vector = observation.shape[0], options.width
+        torso = nn.Sequential(*image_layers(options.kernel)) if image else vector_torso(*vector)
         super().__init__(torso, size, action, image, gru_cell(size))
         self.hidden_size = size
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from rnd.bench.synthetic import SyntheticAtari
 from rnd.cli import parse
 from rnd.config import BonusOptions, Config, EnvConfig
-from rnd.paper.table import table
+from rnd.record.tables import csv_text
 from rnd.train import Trainer
 
 
@@ -68,7 +68,7 @@ def main() -> None:
         print(f"{name:<12} {milliseconds:>8.1f} CPU ms an update, {ratio:.2f} times that of {options.bonuses[0]}")
     out = Path(options.out)
     out.parent.mkdir(parents=True, exist_ok=True)
-    out.write_text(table(("bonus", "keep", "cpu_milliseconds", "ratio"), rows))
+    out.write_text(csv_text(("bonus", "keep", "cpu_milliseconds", "ratio"), rows))
     print(options.out)
 
 

@@ -18,8 +18,8 @@ from typing import NamedTuple
 from rnd import envs
 from rnd.cli import parse
 from rnd.config import Config
-from rnd.paper.table import table
 from rnd.presets import preset
+from rnd.record.tables import csv_text
 from rnd.train import Trainer
 
 
@@ -82,7 +82,7 @@ def main() -> None:
         print(f"{bonus}: {len(solved)} of {options.seeds} seeds solved within {options.frames:,} steps", solved)
     out = Path(options.out)
     out.parent.mkdir(parents=True, exist_ok=True)
-    out.write_text(table(Result._fields, results))
+    out.write_text(csv_text(Result._fields, results))
     print(options.out)
 
 

@@ -9,6 +9,7 @@ SOURCE = Path(__file__).parents[1] / "src" / "rnd"
 
 ROOMS = [
     "errors",
+    "console",
     "config",
     "distributed",
     "presets",
@@ -31,9 +32,9 @@ ROOMS = [
     "train",
     "run",
     "bench",
-    "cli",
     "report",
     "paper",
+    "cli",
     "commands",
 ]
 """In the order in which data flows: a room may import what stands before it."""

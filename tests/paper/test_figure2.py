@@ -1,4 +1,4 @@
-"""Figure 2 on MNIST where it lies beside the repository, and on pictures made here."""
+"""Figure 2 on MNIST, where its files are beside the repository, and on small generated pictures."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ from rich.console import Console
 
 from rnd.errors import UserError
 from rnd.paper import figure2, mnist
-from rnd.paper.figure2 import Figure2, Point
+from rnd.paper.figure2 import Options, Point
 
 MNIST = Path(os.environ.get("RND_MNIST", Path(__file__).parents[3] / "shared" / "mnist"))
-SHORT = Figure2(seeds=2, classes=(1, 3), examples=(1, 30, 900), total=1000, steps=150, batch=32, hidden=64, features=16)
+SHORT = Options(seeds=2, classes=(1, 3), examples=(1, 30, 900), total=1000, steps=150, batch=32, hidden=64, features=16)
 
 
 @pytest.fixture
-def blobs() -> mnist.Digits:
-    """Ten classes of 8×8 pictures: a prototype each, and noise."""
+def prototypes() -> mnist.Digits:
+    """Ten classes of 8×8 pictures: one prototype per class, with noise."""
     random = np.random.default_rng(0)
-    prototypes = random.random((10, 64))
+    means = random.random((10, 64))
     labels = np.tile(np.arange(10), 130)
-    images = (prototypes[labels] + 0.1 * random.standard_normal((1300, 64))).astype(np.float32)
-    return mnist.Digits(images[:1000], labels[:1000], images[1000:], labels[1000:], "blobs")
+    images = (means[labels] + 0.1 * random.standard_normal((1300, 64))).astype(np.float32)
+    return mnist.Digits(images[:1000], labels[:1000], images[1000:], labels[1000:], "prototypes")
 
 
 @pytest.mark.skipif(not MNIST.is_dir(), reason="MNIST is not here; RND_MNIST=DIR names its folder")
 def test_the_error_falls_with_the_examples_on_mnist(tmp_path):
-    points = figure2.figure2(replace(SHORT, data=str(MNIST), out=str(tmp_path)), Console(quiet=True))
+    points = figure2.run(replace(SHORT, data=str(MNIST), out=str(tmp_path)), Console(quiet=True))
     for counts, mean, _ in figure2.curves(points).values():
         assert list(counts) == [1, 30, 900]
         assert figure2.spearman(np.log(counts), mean) == pytest.approx(-1.0)
@@ -45,20 +45,20 @@ def test_the_error_falls_with_the_examples_on_mnist(tmp_path):
     assert "Novelty detection on MNIST" in (tmp_path / "figure2.svg").read_text()
 
 
-def test_the_same_seed_gives_the_same_points(blobs):
+def test_the_same_seed_gives_the_same_points(prototypes):
     options = replace(SHORT, examples=(1, 20, 60), steps=30)
-    one, two = (figure2.distil(options, blobs, 3, seed=1) for _ in range(2))
+    one, two = (figure2.distil(options, prototypes, 3, seed=1) for _ in range(2))
     assert one == two
-    assert figure2.distil(options, blobs, 3, seed=2) != one
+    assert figure2.distil(options, prototypes, 3, seed=2) != one
     assert one[0] == [1, 20, 60]
 
 
-def test_more_examples_than_the_data_has_are_left_out(blobs):
-    assert figure2.distil(replace(SHORT, steps=2), blobs, 3, seed=1)[0] == [1, 30]
+def test_more_examples_than_the_data_has_are_left_out(prototypes):
+    assert figure2.distil(replace(SHORT, steps=2), prototypes, 3, seed=1)[0] == [1, 30]
 
 
-def test_a_batched_model_is_the_model_alone():
-    """M perceptrons side by side against torch's own layers."""
+def test_models_trained_together_equal_one_model_alone():
+    """M perceptrons against torch's own layers."""
     layers = figure2.perceptron([5, 7, 3], torch.Generator().manual_seed(0))
     alone = torch.nn.Sequential(torch.nn.Linear(5, 7), torch.nn.ReLU(), torch.nn.Linear(7, 3))
     for module, (weight, bias) in zip(alone[::2], layers, strict=True):
@@ -71,8 +71,8 @@ def test_a_batched_model_is_the_model_alone():
 
 def test_an_epoch_shows_every_picture_once():
     options = replace(SHORT, steps=10, batch=20)
-    places = torch.cat(list(figure2.batches(100, options, torch.Generator().manual_seed(0))))
-    assert places.bincount().tolist() == [2] * 100
+    indices = torch.cat(list(figure2.batches(100, options, torch.Generator().manual_seed(0))))
+    assert indices.bincount().tolist() == [2] * 100
 
 
 def test_curves_and_rank_correlation_by_hand():

@@ -1,4 +1,4 @@
-"""Cells, scale and the pictures of half-done figures."""
+"""Planned runs, scale and the pictures of half-done figures."""
 
 import csv
 import json
@@ -11,23 +11,23 @@ import pytest
 from rnd import cli
 from rnd.errors import UserError
 from rnd.paper.drawing import draw_recipe
-from rnd.paper.plan import Scale, State, cells
+from rnd.paper.plan import Scale, State, planned_runs
 from rnd.paper.recipes import RECIPES
 
 STORED = Path(__file__).parents[1] / "report" / "stored"
 
 
 def test_figures_share_their_runs(tmp_path):
-    """The RND arm with the paper's defaults is one run a seed, whichever figure asks."""
+    """The RND arm with the paper's defaults is one run per seed, for all figures."""
     paths = [
-        {c.path for c in cells(RECIPES[name](), Scale(), tmp_path, only=arm, seed=1)}
+        {run.path for run in planned_runs(RECIPES[name](), Scale(), tmp_path, only=arm, seed=1)}
         for name, arm in (("figure5", "int-0.99-ext-0.999"), ("figure6", "cnn-128"), ("figure8", "rnd"))
     ]
     assert paths[0] == paths[1] == paths[2]
-    assert len({c.path for c in cells(RECIPES["figure4"](), Scale(), tmp_path)}) == 30
+    assert len({run.path for run in planned_runs(RECIPES["figure4"](), Scale(), tmp_path)}) == 30
 
 
-def test_scale_says_what_it_does():
+def test_scale_shrinks_frames_environments_and_seeds_alone():
     config = RECIPES["figure3"]().arms[0].config
     small = Scale(0.0001).config(config)
     assert small.env.num_envs == 12  # 128 / 10 = 12.8, a multiple of 4
@@ -39,8 +39,8 @@ def test_scale_says_what_it_does():
     assert [Scale(0.0001).seeds(n) for n in (1, 3, 5, 10)] == [1, 2, 2, 2]
     assert Scale(0.5).seeds(10) == 8
     assert Scale(1).config(config) is config and Scale(1).describe(RECIPES["figure3"]()) is None
-    said = Scale(0.0001).describe(RECIPES["figure3"]())
-    assert said == f"{small.frames:,} frames a run (×0.0001), 12 environments, 2 of 5 seeds"
+    text = Scale(0.0001).describe(RECIPES["figure3"]())
+    assert text == f"{small.frames:,} frames per run (×0.0001), 12 environments, 2 of 5 seeds"
 
 
 def test_scaled_arms_stay_apart():
@@ -57,30 +57,30 @@ def test_a_scale_outside_is_refused(factor):
 
 
 def test_one_arm_and_one_seed(tmp_path):
-    found = cells(RECIPES["figure3"](), Scale(), tmp_path, only="episodic-0.99", seed=4)
-    assert [(c.arm.name, c.seed) for c in found] == [("episodic-0.99", 4)]
+    found = planned_runs(RECIPES["figure3"](), Scale(), tmp_path, only="episodic-0.99", seed=4)
+    assert [(run.arm.name, run.seed) for run in found] == [("episodic-0.99", 4)]
     with pytest.raises(UserError, match=r"nonepisodic-0\.99"):
-        cells(RECIPES["figure3"](), Scale(), tmp_path, only="nonepisodic")
-    with pytest.raises(UserError, match=r"figure1 has seed 1 alone, not 2"):
-        cells(RECIPES["figure1"](), Scale(), tmp_path, seed=2)
+        planned_runs(RECIPES["figure3"](), Scale(), tmp_path, only="nonepisodic")
+    with pytest.raises(UserError, match=r"figure1 has only seed 1, not 2"):
+        planned_runs(RECIPES["figure1"](), Scale(), tmp_path, seed=2)
     with pytest.raises(UserError, match=r"seeds 1 to 2 at this scale, not 3"):
-        cells(RECIPES["figure3"](), Scale(5e-7), tmp_path, seed=3)
+        planned_runs(RECIPES["figure3"](), Scale(5e-7), tmp_path, seed=3)
 
 
-def place(cell, name, seed):
-    """Put a stored run where a cell would lie, under the cell's config."""
-    shutil.copytree(STORED / name, cell.path)
-    config = replace(cell.config, frames=12 * cell.config.frames_per_rollout)
-    (cell.path / "config.json").write_text(json.dumps(config.to_dict()))
+def store(planned, name):
+    """Copy a stored run into the folder of a planned run, with the planned config."""
+    shutil.copytree(STORED / name, planned.path)
+    config = replace(planned.config, frames=12 * planned.config.frames_per_rollout)
+    (planned.path / "config.json").write_text(json.dumps(config.to_dict()))
 
 
 def test_states_and_a_half_done_picture(tmp_path):
     recipe, scale = RECIPES["figure3"](), Scale(1e-5)
-    found = cells(recipe, scale, tmp_path)
-    assert {cell.state() for cell in found} == {State.MISSING}
-    place(found[0], "rnd-s1", 1)
-    place(found[1], "rnd-s3", 1)
-    assert [cell.state() for cell in found[:3]] == [State.FINISHED, State.PARTIAL, State.MISSING]
+    found = planned_runs(recipe, scale, tmp_path)
+    assert {run.state() for run in found} == {State.MISSING}
+    store(found[0], "rnd-s1")
+    store(found[1], "rnd-s3")
+    assert [run.state() for run in found[:3]] == [State.FINISHED, State.PARTIAL, State.MISSING]
     paths = draw_recipe(recipe, found, scale, tmp_path, iqm=False)
     assert paths[0].name == "figure3-scale-1e-05.png"
     with paths[2].open() as file:
@@ -91,10 +91,10 @@ def test_states_and_a_half_done_picture(tmp_path):
 
 def test_table1_compares_with_the_paper(tmp_path):
     recipe = RECIPES["table1"]()
-    found = cells(recipe, Scale(), tmp_path)
-    rnd = [cell for cell in found if cell.arm.name == "montezuma-rnd"]
-    for cell, name in zip(rnd, ("rnd-s1", "rnd-s2"), strict=False):
-        place(cell, name, cell.seed)
+    found = planned_runs(recipe, Scale(), tmp_path)
+    rnd = [run for run in found if run.arm.name == "montezuma-rnd"]
+    for run, name in zip(rnd, ("rnd-s1", "rnd-s2"), strict=False):
+        store(run, name)
     paths = draw_recipe(recipe, found, Scale(), tmp_path, iqm=False)
     with paths[2].open() as file:
         row = next(r for r in csv.DictReader(file) if (r["game"], r["method"]) == ("Montezuma's Revenge", "RND"))
@@ -113,22 +113,29 @@ def command(*words):
     return stop.value.code
 
 
-def test_the_plan_without_running_it(tmp_path, capsys):
+def test_a_dry_run_prints_every_run_and_writes_nothing(tmp_path, capsys):
     assert command("figure3", "--scale", "1e-5", "--dry-run", "--out", str(tmp_path)) == 0
-    said = capsys.readouterr().out
-    assert said.count("to run     ") == 6 and "scaled:" in said
+    out = capsys.readouterr().out
+    assert out.count("to run     ") == 6 and "scaled:" in out
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_list_of_all(capsys):
+def test_the_list_of_all_experiments(capsys):
     assert command("--list") == 0
-    said = capsys.readouterr().out
-    assert all(name in said for name in RECIPES) and "181.86 G frames" in said
+    out = capsys.readouterr().out
+    assert all(name in out for name in RECIPES) and "181.86 G frames" in out
+
+
+def test_experiments_without_arms_parse_their_own_flags(tmp_path, capsys):
+    assert command("prediction-errors", "--seeds", "1", "--steps", "1", "--out", str(tmp_path)) == 0
+    assert (tmp_path / "prediction-errors.csv").exists()
+    assert command("figure2", "--classes", "1", "2", "--seeds", "0") == 2  # a flag with two values
+    assert "--seeds must be greater than 0" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
     "words", [["figure33"], ["figure3", "--only", "x"], ["figure3", "--scale", "2"], ["figure3", "--jobs", "0"], []]
 )
-def test_wrong_words_are_one_line(words, capsys):
+def test_wrong_arguments_give_one_line(words, capsys):
     assert command(*words) == 2
     assert capsys.readouterr().err.count("\n") == 1

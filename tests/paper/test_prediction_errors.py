@@ -1,4 +1,4 @@
-"""Each of the four sources alone, against what it must be."""
+"""Each of the four sources of error alone, against its known size."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ import torch
 from rich.console import Console
 
 from rnd.paper import prediction_errors as four
-from rnd.paper.prediction_errors import PredictionErrors
+from rnd.paper.prediction_errors import Options
 
-SHORT = PredictionErrors(seeds=1, steps=300, batch=64)
+SHORT = Options(seeds=1, steps=300, batch=64)
 
 
 @pytest.fixture(autouse=True)
@@ -50,8 +50,8 @@ def test_the_optimiser_decides_what_is_reached():
 
 
 def test_picture_and_numbers_are_written(tmp_path):
-    options = PredictionErrors(out=str(tmp_path), seeds=1, steps=20)
-    rows = four.prediction_errors(options, Console(quiet=True))
+    options = Options(out=str(tmp_path), seeds=1, steps=20)
+    rows = four.run(options, Console(quiet=True))
     assert len((tmp_path / "prediction-errors.csv").read_text().splitlines()) == 1 + len(rows)
     assert (tmp_path / "prediction-errors.svg").exists()
     assert (tmp_path / "prediction-errors.png").stat().st_size > 10_000

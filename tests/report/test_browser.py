@@ -6,9 +6,10 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from rnd.report.options import WatchOptions
 from rnd.report.page import write_page
 from rnd.report.runs import read_run
-from rnd.report.watch import WatchOptions, watch
+from rnd.report.watch import watch
 
 from .browser import Browser, need_browser
 from .test_watch import trained  # noqa: F401  a fixture
@@ -30,7 +31,7 @@ def page(tmp_path_factory, trained):  # noqa: F811
     need_browser()
     folder = tmp_path_factory.mktemp("page") / "run"
     shutil.copytree(STORED / "rnd-s1", folder)
-    watch(trained, folder / "watch" / "episode", WatchOptions(fps=10), Console(quiet=True))
+    watch(trained, WatchOptions(fps=10, out=str(folder / "watch" / "episode")), Console(quiet=True))
     write_page([read_run(folder)], folder / "report.html")
     return folder / "report.html"
 

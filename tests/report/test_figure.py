@@ -1,4 +1,4 @@
-"""Figures of stored run folders: what is drawn is what numpy says, and what is missing is said."""
+"""Figures of stored run folders: drawn values equal numpy's, and missing data is stated."""
 
 import csv
 import shutil
@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from rnd.report import figure as figures
-from rnd.report.figure import Line, Mark, Panel, Picture, draw
+from rnd.report.figure import Line, Panel, Picture, ReferenceLine, draw
 from rnd.report.runs import read_run
 
 STORED = Path(__file__).parent / "stored"
@@ -25,7 +25,7 @@ def line(label="RND", names=("rnd-s1", "rnd-s2", "rnd-s3"), seeds=3):
 
 
 def picture(lines, **options):
-    panel = Panel("returns", "return_mean", "mean return", tuple(lines), options.pop("marks", ()))
+    panel = Panel("returns", "return_mean", "mean return", tuple(lines), options.pop("references", ()))
     return Picture("picture", "A title", (panel,), **options)
 
 
@@ -65,7 +65,7 @@ def test_the_plotted_numbers_are_numpys(tmp_path, drawn):
     assert [int(row["runs"]) for row in rows] == runs.tolist()
 
 
-def test_missing_seeds_and_ragged_lengths_are_said(tmp_path, drawn):
+def test_missing_seeds_and_different_lengths_are_stated(tmp_path, drawn):
     draw(picture([line(seeds=5), line("PPO", ("ppo-s1",), 1)]), tmp_path)
     text = words(drawn[0])
     assert "RND: 3 of 5 seeds" in text
@@ -92,21 +92,21 @@ def test_interquartile_means_on_request(tmp_path, drawn):
     assert min(three) <= float(rows[6]["low"]) <= float(rows[6]["high"]) <= max(three)
 
 
-def test_marks_of_the_paper_are_lines_where_they_fit_and_words_where_they_do_not(tmp_path, drawn):
-    marks = (Mark(5000, "paper: 5,000", "RND"), Mark(90_000, "paper: 90,000"))
-    draw(picture([line()], marks=marks), tmp_path)
+def test_reference_lines_far_above_the_curves_become_text(tmp_path, drawn):
+    references = (ReferenceLine(5000, "paper: 5,000", "RND"), ReferenceLine(90_000, "paper: 90,000"))
+    draw(picture([line()], references=references), tmp_path)
     ax = drawn[0].axes[0]
-    assert [float(np.asarray(mark.get_ydata())[0]) for mark in ax.lines[1:]] == [5000]
+    assert [float(np.asarray(dashed.get_ydata())[0]) for dashed in ax.lines[1:]] == [5000]
     assert "↑ paper: 90,000 (above this axis)" in words(drawn[0])
     assert ax.lines[1].get_color() == ax.lines[0].get_color()
 
 
-def test_a_scaled_picture_admits_it(tmp_path, drawn):
+def test_a_scaled_picture_states_its_sizes(tmp_path, drawn):
     draw(picture([line()], scaled="4,096 frames"), tmp_path)
     assert "SCALED" in words(drawn[0]) and "scaled: 4,096 frames; not the paper's experiment" in words(drawn[0])
 
 
-def test_against_updates(tmp_path, drawn):
+def test_updates_as_the_horizontal_axis(tmp_path, drawn):
     draw(picture([line()], x="updates"), tmp_path)
     np.testing.assert_array_equal(drawn[0].axes[0].lines[0].get_xdata(), column("rnd-s1", "updates")[2:])
 

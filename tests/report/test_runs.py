@@ -22,7 +22,7 @@ def test_a_finished_run():
     assert run.places[1] == (32768, run.places[1][1])
 
 
-def test_an_unfinished_run_says_how_far_it_is():
+def test_an_unfinished_run_has_a_warning_with_its_rollout():
     run = read_run(STORED / "rnd-s3")
     assert not run.finished
     assert any("rollout 9 of 12" in text for text in run.warnings)
@@ -58,7 +58,7 @@ def test_an_unknown_config_field_is_a_warning(tmp_path):
 
 def test_no_folder_is_an_error(tmp_path):
     for function in (read_run, lambda path: expand([path])):
-        with pytest.raises(UserError, match="is no folder"):
+        with pytest.raises(UserError, match="is not a folder"):
             function(tmp_path / "nothing")
 
 
@@ -68,7 +68,7 @@ def test_a_folder_of_runs_stands_for_them():
     assert expand([STORED / "rnd-s1", STORED / "rnd-s1"]) == [STORED / "rnd-s1"]
 
 
-def test_the_digest_is_the_experiments():
+def test_the_digest_depends_on_the_experiment_alone():
     config = preset("montezuma")
     same = replace(config, seed=7, name="x", out="y", device="cpu", env=replace(config.env, workers=3, backend="ale"))
     assert digest(same) == digest(config)

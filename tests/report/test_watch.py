@@ -1,4 +1,4 @@
-"""The video and the strip: the bonus is the recorded one, whitened as in training, and the same seed repeats itself."""
+"""The video and the strip: the bonus is that of normalized observations, and the same seed gives the same episode."""
 
 import csv
 import json
@@ -17,9 +17,10 @@ from rnd.policy.mlp import WidthOptions
 from rnd.presets import preset, small
 from rnd.record.export import export_agent, load_agent
 from rnd.report.events import Events
+from rnd.report.options import WatchOptions
 from rnd.report.play import as_picture, environment, episode, play, screen
 from rnd.report.video import ACCENT, CURVE, HEIGHT, WIDTH, Overlay
-from rnd.report.watch import WatchOptions, watch
+from rnd.report.watch import watch
 
 
 def quiet():
@@ -45,7 +46,7 @@ def trained(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def watched(trained):
-    return watch(trained, trained / "watch" / "episode", WatchOptions(episodes=2, seed=3), quiet())
+    return watch(trained, WatchOptions(episodes=2, seed=3), quiet())
 
 
 def test_the_cells_where_episodes_start_are_on_the_map(trained):
@@ -63,7 +64,7 @@ def test_all_files_are_written(watched):
     assert all(path.stat().st_size > 500 for path in watched)
 
 
-def test_the_bonus_is_that_of_the_whitened_observation(trained, watched):
+def test_the_bonus_is_that_of_the_normalized_observation(trained, watched):
     """Against the networks called by hand, with mean and deviation from the checkpoint."""
     agent = load_agent(trained, "cpu")
     bonus = agent.bonus
@@ -85,7 +86,7 @@ def test_the_bonus_is_that_of_the_whitened_observation(trained, watched):
 def test_the_same_seed_plays_the_same_episode_and_another_does_not(trained):
     agent = load_agent(trained, "cpu")
     first, second, other = episode(agent, 1, 0), episode(agent, 1, 0), episode(agent, 1, 1)
-    assert np.array_equal(first.bonus, second.bonus) and first.moments == second.moments
+    assert np.array_equal(first.bonus, second.bonus) and first.steps == second.steps
     assert not np.array_equal(first.bonus, other.bonus)
 
 
@@ -93,7 +94,7 @@ def test_the_best_of_several_episodes_is_shown(trained, tmp_path):
     agent = load_agent(trained, "cpu")
     played = [episode(agent, 5, k) for k in range(3)]
     best = max(played, key=lambda e: (e.score, e.bonus.max()))
-    paths = watch(trained, tmp_path / "best", WatchOptions(episodes=3, seed=5), quiet())
+    paths = watch(trained, WatchOptions(episodes=3, seed=5, out=str(tmp_path / "best")), quiet())
     assert [float(row["bonus"]) for row in table(paths[3])] == best.bonus.tolist()
 
 
@@ -105,7 +106,7 @@ def frames_of(path):
 
 
 def test_the_videos_curve_is_the_recorded_bonus(watched):
-    """The curve is found again in the pixels of the last frame, at the heights that the table says."""
+    """The pixels of the curve in the last frame are at the heights of the values in the table."""
     bonus = np.array([float(row["bonus"]) for row in table(watched[3])])
     frames = frames_of(watched[0])
     assert len(frames) == len(bonus) and frames[0].shape == (HEIGHT, WIDTH, 3)
@@ -145,10 +146,10 @@ def test_vectors_become_squares():
 def test_montezuma_shows_its_screen_and_names_what_happens():
     """Walking straight off the first ledge costs a life."""
     config = replace(preset("montezuma"), env=replace(preset("montezuma").env, num_envs=1, sticky=0.0))
-    env, cell = environment(config, 1, 0)
+    env, single_env = environment(config, 1, 0)
     env.reset()
-    events, seen = Events(env.spec, cell, env.buffers.arrays), []
-    picture = screen(cell, env.buffers["obs"][0])
+    events, seen = Events(env.spec, single_env, env.buffers.arrays), []
+    picture = screen(single_env, env.buffers["obs"][0])
     assert picture.shape == (210, 160, 3) and picture.std() > 10
     for _ in range(20):
         out = env.step(np.array([3]))  # right
@@ -157,17 +158,17 @@ def test_montezuma_shows_its_screen_and_names_what_happens():
     env.close()
 
 
-def test_no_checkpoint_and_wrong_numbers_are_told(tmp_path, trained):
+def test_no_checkpoint_and_wrong_numbers_are_errors(tmp_path, trained):
     with pytest.raises(UserError, match="does not exist"):
-        watch(tmp_path / "nothing", tmp_path / "x", WatchOptions(), quiet())
+        watch(tmp_path / "nothing", WatchOptions(), quiet())
     with pytest.raises(UserError, match="must be greater than 0"):
-        watch(trained, tmp_path / "x", WatchOptions(episodes=0), quiet())
+        watch(trained, WatchOptions(episodes=0), quiet())
 
 
 def test_an_exported_agent_plays_as_its_run_does(trained, tmp_path):
     file = export_agent(trained, tmp_path / "agent.safetensors")
-    options = WatchOptions(seed=3)
     run_table, file_table = (
-        watch(path, tmp_path / f"{path.name}-watched" / "x", options, quiet())[3] for path in (trained, file)
+        watch(path, WatchOptions(seed=3, out=str(tmp_path / name)), quiet())[3]
+        for path, name in ((trained, "run"), (file, "file"))
     )
     assert run_table.read_text() == file_table.read_text()

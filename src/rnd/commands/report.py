@@ -1,4 +1,4 @@
-"""rnd report RUN... [--out FILE]: one page about runs, alone or side by side."""
+"""rnd report RUN... [--out FILE]: one page about one or more runs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Options:
     """Flags of `rnd report`."""
 
     out: str | None = None
-    """The page; default RUN/report.html, or report.html here for several runs."""
+    """File of the page; default RUN/report.html, or ./report.html for several runs."""
 
 
 def main(arguments: list[str]) -> None:
@@ -30,6 +30,7 @@ def main(arguments: list[str]) -> None:
 
     from rich.console import Console
 
+    from rnd.console import say
     from rnd.report.page import write_page
     from rnd.report.runs import expand, read_run
 
@@ -42,5 +43,5 @@ def main(arguments: list[str]) -> None:
         write_page(runs, out, lambda stage: status.update(f"drawing {stage}"))
     for run in runs:
         for warning in run.warnings:
-            console.print(f"warning: {run.name}: {warning}", highlight=False, soft_wrap=True, markup=False)
-    console.print(f"{out.resolve()}", highlight=False, soft_wrap=True, markup=False)
+            say(console, f"warning: {run.name}: {warning}")
+    say(console, f"{out.resolve()}")

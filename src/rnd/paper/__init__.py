@@ -1,1 +1,1 @@
-"""The paper's experiments: one recipe a figure or table, and what runs their cells."""
+"""The paper's experiments: one recipe per figure or table, and the schedulers that train its runs."""

@@ -1,46 +1,45 @@
-"""From the cells of a recipe to its picture."""
+"""From the runs of a recipe to its picture."""
 
 from __future__ import annotations
 
-import csv
-import io
 import math
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 
-from rnd.paper.plan import Cell, Scale
+from rnd.paper.plan import PlannedRun, Scale
 from rnd.paper.recipes import SIX_GAMES, TABLE1, Arm, Recipe
-from rnd.report.figure import Line, Mark, Panel, Picture, draw, new_figure, save
+from rnd.record.tables import csv_text
+from rnd.report.figure import Line, Panel, Picture, ReferenceLine, draw, new_figure, save
 from rnd.report.runs import Run
 
 MEASURES = {"return_mean": "mean episodic return", "rooms": "rooms found"}
 
 
-def lines_of(recipe: Recipe, cells: Sequence[Cell], panel: str, seeds: int) -> tuple[Line, ...]:
-    """The arms of a panel with the runs found."""
-    return tuple(Line(arm.label, tuple(runs_of(arm, cells)), seeds) for arm in recipe.arms if arm.panel == panel)
+def lines_of(recipe: Recipe, runs: Sequence[PlannedRun], panel: str, seeds: int) -> tuple[Line, ...]:
+    """The arms of a panel with the runs that have data."""
+    return tuple(Line(arm.label, tuple(runs_of(arm, runs)), seeds) for arm in recipe.arms if arm.panel == panel)
 
 
-def runs_of(arm: Arm, cells: Sequence[Cell]) -> list[Run]:
-    found = [cell.run() for cell in cells if cell.arm is arm]
+def runs_of(arm: Arm, runs: Sequence[PlannedRun]) -> list[Run]:
+    found = [planned.read() for planned in runs if planned.arm is arm]
     return [run for run in found if run is not None and run.iterations]
 
 
-def picture_of(recipe: Recipe, cells: Sequence[Cell], scale: Scale) -> Picture:
-    """A panel a measure, and a game or policy."""
+def picture_of(recipe: Recipe, runs: Sequence[PlannedRun], scale: Scale) -> Picture:
+    """One panel per measure and game or policy."""
     panels = []
     for panel in recipe.panels:
-        lines = lines_of(recipe, cells, panel, scale.seeds(recipe.seeds))
+        lines = lines_of(recipe, runs, panel, scale.seeds(recipe.seeds))
         for measure in recipe.measures:
-            marks = tuple(
-                Mark(mark.value, mark.label, mark.arm)
-                for mark in (recipe.marks or {}).get(panel, ())
-                if mark.measure == measure
+            references = tuple(
+                ReferenceLine(score.value, score.label, score.arm)
+                for score in recipe.scores.get(panel, ())
+                if score.measure == measure
             )
             title = ", ".join(part for part in (panel, MEASURES[measure] if len(recipe.measures) > 1 else "") if part)
-            panels.append(Panel(title or MEASURES[measure], measure, MEASURES[measure], lines, marks))
+            panels.append(Panel(title or MEASURES[measure], measure, MEASURES[measure], lines, references))
     return Picture(
         name=picture_name(recipe, scale),
         title=recipe.title,
@@ -55,27 +54,27 @@ def picture_name(recipe: Recipe, scale: Scale) -> str:
     return recipe.name if scale.factor == 1 else f"{recipe.name}-scale-{scale.factor:g}"
 
 
-def draw_recipe(recipe: Recipe, cells: Sequence[Cell], scale: Scale, folder: Path, *, iqm: bool) -> list[Path]:
-    """The picture of a figure or table, from whatever runs there are."""
+def draw_recipe(recipe: Recipe, runs: Sequence[PlannedRun], scale: Scale, folder: Path, *, iqm: bool) -> list[Path]:
+    """Draw a figure or table from the runs that exist; returns the paths."""
     if recipe.name == "table1":
-        return draw_table(recipe, cells, scale, folder)
-    return draw(picture_of(recipe, cells, scale), folder, iqm=iqm)
+        return draw_table(recipe, runs, scale, folder)
+    return draw(picture_of(recipe, runs, scale), folder, iqm=iqm)
 
 
-def final_returns(recipe: Recipe, cells: Sequence[Cell]) -> dict[tuple[str, str], tuple[float, float, int]]:
-    """(game, method) to mean and standard error of the last mean return, and the number of runs."""
+def final_returns(recipe: Recipe, runs: Sequence[PlannedRun]) -> dict[tuple[str, str], tuple[float, float, int]]:
+    """(game, method) to the mean and standard error of the final mean return, and the number of runs."""
     table = {}
     for arm in recipe.arms:
-        values = np.array([run.last("return_mean") for run in runs_of(arm, cells)])
+        values = np.array([run.last("return_mean") for run in runs_of(arm, runs)])
         values = values[np.isfinite(values)]
         error = float(values.std(ddof=1) / math.sqrt(len(values))) if len(values) > 1 else math.nan
         table[arm.panel, arm.label] = (float(values.mean()) if len(values) else math.nan, error, len(values))
     return table
 
 
-def draw_table(recipe: Recipe, cells: Sequence[Cell], scale: Scale, folder: Path) -> list[Path]:
-    """Table 1: our final mean returns above the paper's rows."""
-    ours = final_returns(recipe, cells)
+def draw_table(recipe: Recipe, runs: Sequence[PlannedRun], scale: Scale, folder: Path) -> list[Path]:
+    """Draw table 1: our final mean returns above the paper's rows."""
+    ours = final_returns(recipe, runs)
     methods = list(dict.fromkeys(arm.label for arm in recipe.arms))
     rows = [[f"{method}, here", *(_number(*ours[title, method]) for title in SIX_GAMES.values())] for method in methods]
     rows += [[f"{name}, paper", *(f"{values[game]:,.0f}" for game in SIX_GAMES)] for name, values in TABLE1.items()]
@@ -105,7 +104,7 @@ def draw_table(recipe: Recipe, cells: Sequence[Cell], scale: Scale, folder: Path
         note = f"scaled: {scaled}; not the paper's experiment\n{note}"
         figure.text(0.5, 0.5, "SCALED", fontsize=64, alpha=0.07, ha="center", va="center", rotation=12)
     figure.supxlabel(note, fontsize=7.5, color="#555555", wrap=True)
-    return save(figure, folder / picture_name(recipe, scale), _table_csv(recipe, ours))
+    return save(figure, folder / picture_name(recipe, scale), _table_csv(ours))
 
 
 def _number(mean: float, error: float, runs: int) -> str:
@@ -114,11 +113,7 @@ def _number(mean: float, error: float, runs: int) -> str:
     return f"{mean:,.0f}" + (f" ± {error:,.0f}" if math.isfinite(error) else "")
 
 
-def _table_csv(recipe: Recipe, ours: dict[tuple[str, str], tuple[float, float, int]]) -> str:
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["game", "method", "mean", "standard_error", "runs", "paper"])
+def _table_csv(ours: dict[tuple[str, str], tuple[float, float, int]]) -> str:
     games = {title: game for game, title in SIX_GAMES.items()}
-    for (title, method), (mean, error, runs) in ours.items():
-        writer.writerow([title, method, repr(mean), repr(error), runs, TABLE1[method][games[title]]])
-    return text.getvalue()
+    rows = [(*key, *values, TABLE1[key[1]][games[key[0]]]) for key, values in ours.items()]
+    return csv_text(("game", "method", "mean", "standard_error", "runs", "paper"), rows)

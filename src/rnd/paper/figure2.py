@@ -1,9 +1,9 @@
 """Figure 2: novelty detection on MNIST (section 2.2).
 
-A predictor learns to mimic a random network on zeros mixed with n examples of a target class; the total is fixed. Its
-error on unseen pictures of the target class falls with n.
+A predictor learns the outputs of a random network on zeros mixed with n examples of a target class; the total number of
+pictures is fixed. Its error on unseen pictures of the target class falls with n.
 
-Legend: M models trained side by side (one for every n), P pictures of a training set, B of a batch, X pixels.
+Legend: M models trained together (one for every n), P pictures of the training set, B pictures of a batch, X pixels.
 """
 
 from __future__ import annotations
@@ -21,17 +21,18 @@ from rich.progress import Progress
 from torch import Generator, Tensor
 
 from rnd.config import positive
+from rnd.console import say
 from rnd.errors import UserError
 from rnd.paper.mnist import Digits, load
-from rnd.paper.table import table
+from rnd.record.tables import csv_text
 from rnd.report.figure import new_figure, save
 
 FAMILIAR = 0
-"""The class that plays the states seen many times before."""
+"""The class that stands for states that were seen many times."""
 
 
 @dataclass(frozen=True)
-class Figure2:
+class Options:
     """Novelty detection on MNIST."""
 
     data: str | None = None
@@ -39,17 +40,17 @@ class Figure2:
     out: str = "runs/paper"
     """Folder for the picture and the numbers."""
     seeds: int = 10
-    """Seeds a curve."""
+    """Seeds per curve."""
     classes: tuple[int, ...] = (1, 2, 3, 4, 5, 6, 7, 8, 9)
-    """Target classes, a curve each."""
+    """Target classes; one curve per class."""
     examples: tuple[int, ...] = (1, 4, 16, 64, 256, 1024, 4096)
-    """Pictures of the target class in the training set; what the data cannot give is left out."""
+    """Numbers n of target pictures in the training set; larger numbers than the data has are left out."""
     total: int = 5000
-    """Pictures in a training set; fewer where the data has not as many zeros."""
+    """Pictures in the training set; fewer where the data has fewer zeros."""
     steps: int = 600
-    """Adam steps a model."""
+    """Adam steps per model."""
     batch: int = 64
-    """Pictures a step."""
+    """Pictures per step."""
     hidden: int = 256
     """Width of the two hidden layers of target and predictor."""
     features: int = 64
@@ -58,16 +59,16 @@ class Figure2:
     """Adam's learning rate."""
 
     def validate(self) -> None:
-        """Refuse what cannot be measured."""
+        """Raise a UserError on options that cannot be used."""
         positive(self, "seeds", "total", "steps", "batch", "hidden", "features", "lr")
         if not self.classes or any(c not in range(1, 10) for c in self.classes):
-            raise UserError("--classes are digits from 1 to 9: the zeros are what the predictor already knows")
+            raise UserError("--classes must be digits from 1 to 9: the zeros are the familiar class")
         if not self.examples or min(self.examples) < 1:
             raise UserError("--examples must be 1 or more; the default is 1 4 16 64 256 1024 4096")
 
 
 class Point(NamedTuple):
-    """One trained predictor."""
+    """The test error of one trained predictor."""
 
     target_class: int
     examples: int
@@ -79,43 +80,35 @@ Layers = list[tuple[Tensor, Tensor]]
 """Weights [M, in, out] and biases [M, 1, out] of M perceptrons."""
 
 
-def main(arguments: list[str]) -> None:
-    from rnd.cli import parse
-
-    options = parse(Figure2, arguments, prog="rnd paper figure2", description=str(__doc__))
-    figure2(options, Console())
-
-
-def figure2(options: Figure2, console: Console) -> list[Point]:
-    """Train, write figure2.csv, .png and .svg, and tell where they are."""
+def run(options: Options, console: Console) -> list[Point]:
+    """Train all predictors, write figure2.csv, .png and .svg, and return the points."""
     options.validate()
     digits = load(Path(options.data) if options.data else None, console)
-    console.print(f"{digits.source}: {options.seeds} seeds, classes {options.classes}", highlight=False)
+    say(console, f"{digits.source}: {options.seeds} seeds, classes {options.classes}")
     with Progress(console=console, transient=True) as bar:
         task = bar.add_task("figure 2", total=options.seeds * len(options.classes))
         points: list[Point] = []
         for group in measure(options, digits):
             points += group
             bar.advance(task)
-    picture, _, numbers = save(draw(points, digits.source), Path(options.out) / "figure2", table(Point._fields, points))
-    for line in summary(points):
-        console.print(line, highlight=False)
-    console.print(f"  picture  {picture}\n  numbers  {numbers}", highlight=False, soft_wrap=True)
+    table = csv_text(Point._fields, points)
+    picture, _, numbers = save(draw(points, digits.source), Path(options.out) / "figure2", table)
+    say(console, "\n".join([*summary(points), f"  picture  {picture}", f"  numbers  {numbers}"]))
     return points
 
 
-def measure(options: Figure2, digits: Digits) -> Iterator[list[Point]]:
-    """All points, a seed and a class at a time."""
+def measure(options: Options, digits: Digits) -> Iterator[list[Point]]:
+    """All points, in one list per seed and class."""
     for seed, target_class in itertools.product(range(options.seeds), options.classes):
         counts, mses = distil(options, digits, target_class, seed)
         yield [Point(target_class, n, seed, mse) for n, mse in zip(counts, mses, strict=True)]
 
 
-def distil(options: Figure2, digits: Digits, target_class: int, seed: int) -> tuple[list[int], list[float]]:
-    """Test errors of one seed and class, one for every n.
+def distil(options: Options, digits: Digits, target_class: int, seed: int) -> tuple[list[int], list[float]]:
+    """The usable n, and the test error for each of them, of one seed and class.
 
-    The models of a seed share the target, the first weights, the order of the batches and the pictures: the n pictures
-    of the target class take the first n places of the training set. So n alone differs.
+    The models of a seed share the target, the initial weights, the batches and the pictures: the n pictures of the
+    target class replace the first n zeros of the training set. So they differ in n alone.
     """
     generator = torch.Generator().manual_seed(seed)
     layers = perceptron([digits.train_images.shape[1], options.hidden, options.hidden, options.features], generator)
@@ -128,8 +121,8 @@ def distil(options: Figure2, digits: Digits, target_class: int, seed: int) -> tu
     models = [(w.repeat(len(counts), 1, 1), b.repeat(len(counts), 1, 1)) for w, b in layers]
     parameters = [p.requires_grad_() for layer in models for p in layer]
     adam = torch.optim.Adam(parameters, lr=options.lr, fused=True)
-    for places_B in batches(index_MP.shape[1], options, generator):
-        x_MBX = images_X[index_MP[:, places_B]]
+    for indices_B in batches(index_MP.shape[1], options, generator):
+        x_MBX = images_X[index_MP[:, indices_B]]
         loss = (forward(models, x_MBX) - forward(target, x_MBX.flatten(0, 1)[None]).view(*x_MBX.shape[:2], -1)).square()
         adam.zero_grad()
         loss.mean((1, 2)).sum().backward()
@@ -141,7 +134,7 @@ def distil(options: Figure2, digits: Digits, target_class: int, seed: int) -> tu
 
 
 def perceptron(sizes: list[int], generator: Generator) -> Layers:
-    """One perceptron with orthogonal weights and zero biases, as a stack of one."""
+    """One perceptron with orthogonal weights and zero biases: Layers with M = 1."""
     layers = []
     for inputs, outputs in itertools.pairwise(sizes):
         weight = torch.empty(inputs, outputs)
@@ -157,13 +150,13 @@ def forward(models: Layers, x_MBX: Tensor) -> Tensor:
 
 
 def shuffled(mask: np.ndarray, generator: Generator) -> Tensor:
-    """The places where `mask` is true, in random order."""
-    places = torch.from_numpy(np.flatnonzero(mask))
-    return places[torch.randperm(len(places), generator=generator)]
+    """The indices where `mask` is true, in random order."""
+    indices = torch.from_numpy(np.flatnonzero(mask))
+    return indices[torch.randperm(len(indices), generator=generator)]
 
 
-def batches(pictures: int, options: Figure2, generator: Generator) -> Iterator[Tensor]:
-    """Places of the training set: every picture once an epoch."""
+def batches(pictures: int, options: Options, generator: Generator) -> Iterator[Tensor]:
+    """Indices into the training set: every picture once per epoch."""
     epochs = -(-options.steps * options.batch // pictures)
     order = torch.cat([torch.randperm(pictures, generator=generator) for _ in range(epochs)])
     yield from order[: options.steps * options.batch].split(options.batch)
@@ -188,7 +181,7 @@ def spearman(x: np.ndarray, y: np.ndarray) -> float:
 
 
 def summary(points: list[Point]) -> list[str]:
-    """A line a class: error at the smallest and the largest n, and how monotone the fall is."""
+    """One line per class: the errors at the smallest and the largest n, and their rank correlation with n."""
     return [
         f"  class {target_class}: MSE {mean[0]:.5f} at n = {counts[0]}, {mean[-1]:.5f} at n = {counts[-1]} "
         f"({mean[-1] / mean[0]:.2f}×), Spearman {spearman(counts, mean):+.3f}"

@@ -1,26 +1,100 @@
-"""Who runs cells. A scheduler takes cells that are not finished and yields each when it has ended."""
+"""Training the planned runs of a figure: what a scheduler is, and what every scheduler uses.
+
+Each run is trained in a process of its own (`rnd paper --run-config FILE`, or a Ray worker), so that a crash costs one
+run only.
+"""
 
 from __future__ import annotations
 
+import json
+import os
+import signal
+import stat
+import threading
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Protocol
 
-from rnd.paper.plan import Cell
+from rich.console import Console
+
+from rnd.config import Config
+from rnd.envs.registry import emulator_threads
+from rnd.paper.plan import PlannedRun
+from rnd.record.files import write_json
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a cell ended."""
+    """How a planned run ended."""
 
-    cell: Cell
+    planned: PlannedRun
     problem: str | None = None
-    """None: it is finished. Otherwise why it is not, in one line."""
+    """None: it is finished. Otherwise the reason, in one line."""
 
 
 class Scheduler(Protocol):
-    """Runs cells somewhere: in processes here, or on a cluster that shares the folder."""
+    """Trains runs somewhere: in processes on this machine, or on a cluster that shares the folder."""
 
-    def run(self, cells: Sequence[Cell]) -> Iterator[Outcome]:
-        """Run them all. A cell that fails does not stop the others."""
+    def run(self, runs: Sequence[PlannedRun]) -> Iterator[Outcome]:
+        """Train all runs and yield each outcome when its run ends. A run that fails does not stop the others."""
         ...
+
+
+def train(path: Path) -> None:
+    """Train the run whose config file is `path`, or resume it where its folder exists."""
+    from rnd import run
+
+    config = Config.from_dict(json.loads(path.read_text()))
+    config.validate()
+    stop_with_the_scheduler()
+    folder = Path(config.out) / config.run_name
+    if folder.is_dir():
+        run.resume(folder, Console())
+    else:
+        run.start(config, Console())
+
+
+def stop_with_the_scheduler() -> None:
+    """Send SIGTERM to this process when the pipe on its standard input closes, because the scheduler has ended. The run
+    then saves a checkpoint and exits. Does nothing where standard input is no pipe."""
+
+    def wait() -> None:
+        while os.read(0, 1024):
+            pass
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    if stat.S_ISFIFO(os.fstat(0).st_mode):
+        threading.Thread(target=wait, daemon=True).start()
+
+
+def job_files(planned: PlannedRun) -> tuple[Path, Path]:
+    """Paths of the config and the log of a job."""
+    stem = Path(planned.config.out).parent / "jobs" / planned.config.run_name
+    stem.parent.mkdir(parents=True, exist_ok=True)
+    return stem.with_suffix(".json"), stem.with_suffix(".log")
+
+
+def write_config(planned: PlannedRun, config: Config) -> None:
+    """Write the config file that the job of `planned` reads."""
+    write_json(job_files(planned)[0], config.to_dict())
+
+
+def limit_threads(config: Config, cpus: int, on_gpu: bool) -> Config:
+    """The config with as many emulator threads as `cpus` cores allow. Atari would otherwise use all cores."""
+    if config.env.workers is not None or not config.env.id.startswith("ALE/"):
+        return config
+    return replace(config, env=replace(config.env, workers=emulator_threads(cpus, on_gpu)))
+
+
+def frames_done(planned: PlannedRun) -> int:
+    """Frames of the last complete row of the metrics. Only the end of the file is read."""
+    try:
+        with (planned.path / "metrics.csv").open("rb") as file:
+            head = file.readline().decode().rstrip("\n").split(",")
+            file.seek(max(file.tell(), file.seek(0, os.SEEK_END) - 4096))
+            lines = file.read().decode(errors="replace").split("\n")[:-1]
+    except OSError:
+        return 0
+    row = lines[-1].split(",") if lines else []
+    return int(float(row[head.index("frames")])) if len(row) == len(head) and "frames" in head else 0

@@ -1,4 +1,4 @@
-"""MNIST from its four original files: a folder, a hash-checked download, or else scikit-learn's small digits."""
+"""MNIST from its four original files, in a folder or downloaded; without a network, scikit-learn's small digits."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 from rich.console import Console
 
+from rnd.console import say
 from rnd.errors import UserError
 
 FILES = {
@@ -38,23 +39,19 @@ class Digits:
     test_images: np.ndarray
     test_labels: np.ndarray
     source: str
-    """What the pictures are, for the figure."""
+    """Name of the data set, for the title of the figure."""
 
 
 def load(folder: Path | None, console: Console, mirrors: Iterable[str] = MIRRORS, cache: Path | None = None) -> Digits:
-    """From `folder`; without one from the cache or a mirror; without a network scikit-learn's digits."""
+    """The digits of `folder`; if None, of the cache or a mirror; without a network, scikit-learn's digits."""
     if folder is not None:
         return read_folder(folder)
     cache = cache or default_cache()
     try:
         download(cache, console, mirrors)
     except OSError as error:
-        console.print(
-            f"MNIST cannot be downloaded ({error}); using the 8×8 digits of scikit-learn instead. "
-            "--data DIR reads the four original files",
-            highlight=False,
-            soft_wrap=True,
-        )
+        text = f"MNIST cannot be downloaded ({error}); using the 8×8 digits of scikit-learn instead"
+        say(console, f"{text}. --data DIR reads the four original files")
         return scikit_digits()
     return read_folder(cache)
 
@@ -65,7 +62,7 @@ def default_cache() -> Path:
 
 
 def read_folder(folder: Path) -> Digits:
-    """The four files in a folder, checked against their hashes."""
+    """The digits of the four files in a folder, whose hashes are checked."""
     for name in FILES:
         if not (folder / name).is_file():
             raise UserError(f"{folder} has no {name}; --data names a folder with {', '.join(FILES)}")
@@ -89,7 +86,7 @@ def flat(images: np.ndarray) -> np.ndarray:
 
 
 def download(cache: Path, console: Console, mirrors: Iterable[str]) -> None:
-    """Fetch what is missing. A file appears in the cache only after its hash was found right."""
+    """Download the missing files. A file is put into the cache only if its hash is right."""
     cache.mkdir(parents=True, exist_ok=True)
     for name, digest in FILES.items():
         if not (cache / name).is_file():
@@ -100,7 +97,7 @@ def download(cache: Path, console: Console, mirrors: Iterable[str]) -> None:
 
 
 def fetch(name: str, digest: str, console: Console, mirrors: Iterable[str]) -> bytes:
-    """The file from the first mirror that has the right one."""
+    """The contents of the file from the first mirror whose copy has the right hash."""
     problems = []
     for mirror in mirrors:
         try:
@@ -127,7 +124,7 @@ def read_url(url: str, name: str, console: Console) -> bytes:
 
 
 def scikit_digits() -> Digits:
-    """1,797 digits of 8×8 pixels; every fourth one is held out."""
+    """1,797 digits of 8×8 pixels; every fourth one is a test digit."""
     try:
         from sklearn.datasets import load_digits
     except ImportError as error:

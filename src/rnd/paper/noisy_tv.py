@@ -1,7 +1,7 @@
-"""The noisy television (sections 2.2.1 and 3.6): what stochastic observations do to prediction errors.
+"""The noisy television (sections 2.2.1 and 3.6): the effect of stochastic observations on prediction errors.
 
-The next channel cannot be predicted from the last one and the action, so the forward dynamics never stop being wrong in
-front of the television, and the agent stays there. RND only asks how often a picture was seen: its bonus fades.
+The next channel cannot be predicted from the last one and the action. So the forward dynamics error stays high in front
+of the television, and the agent stays there. The RND bonus depends on how often a picture was seen: it falls.
 
 Legend: T steps, N environments.
 """
@@ -20,39 +20,37 @@ from rich.console import Console
 from rich.progress import Progress
 from torch import Tensor
 
-from rnd import bonus as bonuses
 from rnd import envs
-from rnd.bonus.base import Bonus
-from rnd.cli import parse
 from rnd.config import Config, positive
+from rnd.console import say
 from rnd.envs.noisy_tv import NoisyTV
-from rnd.paper.table import table
 from rnd.presets import preset
+from rnd.record.tables import csv_text
 from rnd.report.figure import new_figure, save
-from rnd.train import Trainer
-from rnd.transitions import Transitions
+from rnd.train import Trainer, in_chunks
+from rnd.transitions import Rollout, Transitions
 
 GAME = "rnd/NoisyTV"
 BONUSES = ("dynamics", "rnd")
 
 
 @dataclass(frozen=True)
-class NoisyTvOptions:
-    """The noisy television, watched by both bonuses."""
+class Options:
+    """The noisy television with both bonuses."""
 
     out: str = "runs/paper"
     """Folder for the picture and the numbers."""
     seeds: int = 5
-    """Seeds a bonus."""
+    """Seeds per bonus."""
     frames: int = 200_000
-    """Environment steps a run."""
+    """Environment steps per run."""
 
     def validate(self) -> None:
         positive(self, "seeds", "frames")
 
 
-class Watched(NamedTuple):
-    """One rollout."""
+class TvRow(NamedTuple):
+    """The measurements of one rollout."""
 
     bonus: str
     seed: int
@@ -64,97 +62,66 @@ class Watched(NamedTuple):
     bonus_elsewhere: float
 
 
-def main(arguments: list[str]) -> None:
-    options = parse(NoisyTvOptions, arguments, prog="rnd paper noisy-tv", description=str(__doc__))
-    noisy_tv(options, Console())
-
-
-def noisy_tv(options: NoisyTvOptions, console: Console) -> list[Watched]:
-    """Train both bonuses, write noisy-tv.csv, .png and .svg, and tell the result."""
+def run(options: Options, console: Console) -> list[TvRow]:
+    """Train with both bonuses, write noisy-tv.csv, .png and .svg, and return the rows."""
     options.validate()
-    rows: list[Watched] = []
+    rows: list[TvRow] = []
     with Progress(console=console, transient=True) as bar:
         for name in BONUSES:
             for seed in range(1, options.seeds + 1):
                 config = replace(preset(GAME), bonus=name, seed=seed, frames=options.frames, device="cpu")
                 task = bar.add_task(f"{name}, seed {seed}", total=config.iterations)
-                for row in watch(config):
+                for row in measure(config):
                     rows.append(row)
                     bar.advance(task)
                 bar.remove_task(task)
-                console.print(f"  {name}, seed {seed}: {last_quarter(rows, name, seed):.1%} at the television at last")
-    picture, _, numbers = save(draw(rows), Path(options.out) / "noisy-tv", table(Watched._fields, rows))
+                share = last_quarter(rows, name, seed)
+                say(console, f"  {name}, seed {seed}: {share:.1%} at the television in the last quarter")
+    picture, _, numbers = save(draw(rows), Path(options.out) / "noisy-tv", csv_text(TvRow._fields, rows))
     dynamics, distillation = (last_quarter(rows, name) for name in BONUSES)
-    console.print(
-        f"last quarter, share of time at the television: dynamics {dynamics:.1%}, rnd {distillation:.1%} "
-        f"({dynamics / distillation:.1f} times as high)\n  picture  {picture}\n  numbers  {numbers}",
-        highlight=False,
-        soft_wrap=True,
-    )
+    ratio = f"dynamics {dynamics:.1%}, rnd {distillation:.1%} ({dynamics / distillation:.1f} times as high)"
+    say(console, f"last quarter, share of time at the television: {ratio}\n  picture  {picture}\n  numbers  {numbers}")
     return rows
 
 
-def watch(config: Config) -> Iterator[Watched]:
-    """Train a run; one row a rollout."""
-    watcher: list[Watcher] = []
-
-    def watched(*arguments: Any) -> Watcher:
-        watcher.append(Watcher(bonuses.make(config.bonus, *arguments)))
-        return watcher[0]
-
-    bonuses.register("watched", watched)
+def measure(config: Config) -> Iterator[TvRow]:
+    """Train a run; yields one row per rollout."""
     with closing(envs.make(config)) as env:
-        trainer = Trainer(replace(config, bonus="watched"), env)
+        trainer = TvTrainer(config, env)
         for _ in trainer.random_start():
             pass
-        trainer.collector.start()
-        for row in trainer.train():
-            frames = row["frames"]
-            assert frames is not None
-            yield Watched(config.bonus, config.seed, int(frames), *watcher[0].look())
+        trainer.start()
+        for _ in trainer.train():
+            yield TvRow(config.bonus, config.seed, trainer.frames, *trainer.measured)
 
 
-class Watcher(Bonus):
-    """A bonus that does what another does, and notes what it says in front of the television."""
+class TvTrainer(Trainer):
+    """A trainer that also measures the last rollout at the television."""
 
-    at_tv_X: Tensor
+    measured: tuple[float, float, float]
 
-    def __init__(self, inner: Bonus):
-        super().__init__()
-        self.inner, self.random_start = inner, inner.random_start
-        self.register_buffer("at_tv_X", torch.from_numpy(NoisyTV(1).tv.reshape(-1)))
-        self.seen: list[tuple[Tensor, Tensor]] = []
-
-    def observe(self, next_obs: Tensor) -> None:
-        self.inner.observe(next_obs)
-
-    def score(self, transitions: Transitions) -> Tensor:
-        bonus_TN = self.inner.score(transitions)
-        cell_TN = transitions.next_obs[..., : len(self.at_tv_X)].argmax(-1)
-        self.seen.append((self.at_tv_X[cell_TN], bonus_TN))
-        return bonus_TN
-
-    def targets(self, transitions: Transitions) -> Tensor:
-        return self.inner.targets(transitions)
-
-    def loss(self, transitions: Transitions, targets: Tensor, keep_TN: Tensor, share: float) -> Tensor:
-        return self.inner.loss(transitions, targets, keep_TN, share)
-
-    def look(self) -> tuple[float, float, float]:
-        """Share of time at the television, bonus there and elsewhere, since the last look."""
-        at_tv, bonus = (torch.cat([pair[i].flatten() for pair in self.seen]) for i in (0, 1))
-        self.seen.clear()
-        return float(at_tv.float().mean()), float(bonus[at_tv].mean()), float(bonus[~at_tv].mean())
+    def learn(self, rollout: Rollout) -> dict[str, float]:
+        # Before the update: with the networks and statistics that give the bonus of this rollout.
+        self.measured = at_tv(rollout.transitions, in_chunks(self.bonus.score, rollout.transitions))
+        return super().learn(rollout)
 
 
-def last_quarter(rows: list[Watched], bonus: str, seed: int | None = None) -> float:
+def at_tv(transitions: Transitions, bonus_TN: Tensor) -> tuple[float, float, float]:
+    """Share of the steps that ended in front of the television, mean bonus of these and of the other steps."""
+    tv_X = torch.from_numpy(NoisyTV(1).tv.reshape(-1))
+    cell_TN = transitions.next_obs[..., : len(tv_X)].argmax(-1)
+    tv_TN = tv_X[cell_TN]
+    return float(tv_TN.float().mean()), float(bonus_TN[tv_TN].mean()), float(bonus_TN[~tv_TN].mean())
+
+
+def last_quarter(rows: list[TvRow], bonus: str, seed: int | None = None) -> float:
     """Mean share of time at the television in the last quarter of training."""
     mine = [row for row in rows if row.bonus == bonus and seed in (None, row.seed)]
     end = max(row.frames for row in mine)
     return float(np.mean([row.share_at_tv for row in mine if row.frames > 0.75 * end]))
 
 
-def draw(rows: list[Watched]) -> Any:
+def draw(rows: list[TvRow]) -> Any:
     figure = new_figure(10.0, 4.0)
     left, right = figure.subplots(1, 2)
     for colour, name in zip(("tab:red", "tab:blue"), BONUSES, strict=True):
@@ -174,7 +141,7 @@ def draw(rows: list[Watched]) -> Any:
     return figure
 
 
-def curve(rows: list[Watched], bonus: str, measure: str) -> tuple[np.ndarray, np.ndarray]:
+def curve(rows: list[TvRow], bonus: str, measure: str) -> tuple[np.ndarray, np.ndarray]:
     """Frames [iterations] and values [seeds, iterations]."""
     seeds = sorted({row.seed for row in rows if row.bonus == bonus})
     runs = [[row for row in rows if row.bonus == bonus and row.seed == seed] for seed in seeds]

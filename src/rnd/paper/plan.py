@@ -1,7 +1,7 @@
-"""From a recipe to cells: which runs a figure needs, where they lie and what is left to do.
+"""From a recipe to its runs: which runs a figure needs, where their folders are and which of them are left to train.
 
-A cell is one arm with one seed. Its folder is named by what the run is, so that figures share runs: the RND arm of
-figure 8 is an arm of figures 5, 6 and 9, and is trained once.
+A planned run is one arm with one seed. Its folder is named after its config, so that figures share runs: the RND arm of
+figure 8 is also an arm of figures 5, 6 and 9, and is trained once.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from rnd.record.progress import count
 from rnd.report.runs import Run, digest, game_of, read_run
 
 FEWEST_SEEDS = 2
-"""With one there is no standard error."""
+"""One seed alone has no standard error."""
 
 
 class State(StrEnum):
-    """How far a cell is."""
+    """How far a planned run is."""
 
     MISSING = "to run"
     PARTIAL = "to resume"
@@ -30,8 +30,8 @@ class State(StrEnum):
 
 
 @dataclass(frozen=True)
-class Cell:
-    """One run of a figure."""
+class PlannedRun:
+    """One run of a figure: an arm with a seed."""
 
     arm: Arm
     seed: int
@@ -42,16 +42,24 @@ class Cell:
     def path(self) -> Path:
         return Path(self.config.out) / self.config.run_name
 
-    def on(self, device: str) -> Cell:
-        """The same run on a chosen device."""
+    @property
+    def label(self) -> str:
+        return f"{self.arm.name}, seed {self.seed}"
+
+    @property
+    def frames(self) -> int:
+        return self.config.iterations * self.config.frames_per_rollout
+
+    def on(self, device: str) -> PlannedRun:
+        """The same run on another device."""
         return replace(self, config=replace(self.config, device=device))
 
-    def run(self) -> Run | None:
-        """What lies in the folder; None before it exists."""
+    def read(self) -> Run | None:
+        """The contents of the run folder; None before it exists."""
         return read_run(self.path) if self.path.is_dir() else None
 
     def state(self) -> State:
-        run = self.run()
+        run = self.read()
         if run is None:
             return State.MISSING
         return State.FINISHED if run.finished else State.PARTIAL
@@ -59,10 +67,10 @@ class Cell:
 
 @dataclass(frozen=True)
 class Scale:
-    """How a recipe shrinks: frames by `factor`, environments and seeds by its fourth root.
+    """A smaller experiment: frames times `factor`, environments and seeds times its fourth root.
 
-    Environments stay a multiple of 4 (the minibatches) and at least 4; seeds at least 2. The predictor keeps the share
-    of samples of the unscaled run. Episodes, networks, rollouts and all other values stay as they are.
+    The number of environments stays a multiple of 4 (the minibatches) and at least 4; seeds at least 2. The predictor
+    keeps the share of samples of the unscaled run. Episodes, networks, rollouts and all other values do not change.
     """
 
     factor: float = 1.0
@@ -92,32 +100,34 @@ class Scale:
         return replace(small, frames=rollouts * small.frames_per_rollout)
 
     def describe(self, recipe: Recipe) -> str | None:
-        """What the picture must admit; None for the paper's own size."""
+        """The sizes of a scaled experiment, to be printed on its picture; None at the paper's own size."""
         if self.factor == 1:
             return None
         small = [self.config(arm.config) for arm in recipe.arms]
         frames = sorted({c.frames for c in small})
         envs = sorted({c.env.num_envs for c in small})
         return (
-            f"{' / '.join(map(count, frames))} frames a run (×{self.factor:g}), "
+            f"{' / '.join(map(count, frames))} frames per run (×{self.factor:g}), "
             f"{' / '.join(map(str, envs))} environments, {self.seeds(recipe.seeds)} of {recipe.seeds} seeds"
         )
 
 
-def cells(recipe: Recipe, scale: Scale, out: Path, *, only: str | None = None, seed: int | None = None) -> list[Cell]:
-    """The cells of a figure, seed by seed, so that a half-done figure has something of every arm."""
+def planned_runs(
+    recipe: Recipe, scale: Scale, out: Path, *, only: str | None = None, seed: int | None = None
+) -> list[PlannedRun]:
+    """The runs of a figure, seed by seed, so that a half-done figure shows every arm."""
     names = [arm.name for arm in recipe.arms]
     if only is not None and only not in names:
         raise UserError(f"{recipe.name} has no arm {only!r}; {nearest(only, names, count=len(names))}")
     seeds = range(1, scale.seeds(recipe.seeds) + 1)
     if seed is not None and seed not in seeds:
-        have = f"seeds 1 to {seeds[-1]}" if len(seeds) > 1 else "seed 1 alone"
+        have = f"seeds 1 to {seeds[-1]}" if len(seeds) > 1 else "only seed 1"
         raise UserError(f"{recipe.name} has {have}{' at this scale' * (scale.factor < 1)}, not {seed}")
     arms = [arm for arm in recipe.arms if only in (None, arm.name)]
-    return [_cell(arm, s, scale, out) for s in (seeds if seed is None else (seed,)) for arm in arms]
+    return [_planned_run(arm, s, scale, out) for s in (seeds if seed is None else (seed,)) for arm in arms]
 
 
-def _cell(arm: Arm, seed: int, scale: Scale, out: Path) -> Cell:
+def _planned_run(arm: Arm, seed: int, scale: Scale, out: Path) -> PlannedRun:
     config = replace(scale.config(arm.config), seed=seed)
     name = f"{game_of(config).lower()}-{config.bonus}-{config.policy}-{digest(config)}-s{seed}"
-    return Cell(arm, seed, replace(config, out=str(out / "runs"), name=name))
+    return PlannedRun(arm, seed, replace(config, out=str(out / "runs"), name=name))

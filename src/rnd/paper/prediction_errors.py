@@ -1,7 +1,7 @@
 """The four sources of prediction error (section 2.2.1), each measured alone on a small regression.
 
-A predictor learns a random network on points of the plane. What changes from panel to panel is why it stays wrong: too
-little data, a stochastic target, missing information or too small a model, or an optimiser that does not get there.
+A predictor learns the outputs of a random network on points of the plane. Each panel shows one reason for an error that
+remains: little data, a stochastic target, missing information or a model that is too small, or the optimiser.
 
 Legend: B points, S steps.
 """
@@ -19,41 +19,41 @@ import torch
 from rich.console import Console
 from torch import Tensor, nn
 
-from rnd.cli import parse
 from rnd.config import positive
+from rnd.console import say
 from rnd.networks import linear
-from rnd.paper.table import table
+from rnd.record.tables import csv_text
 from rnd.report.figure import new_figure, save
 
 INPUTS, FEATURES, HIDDEN = 2, 16, 64
 TEST_POINTS = 2048
 NOISE = 0.1
-"""Deviation of the noise on a stochastic target."""
+"""Standard deviation of the noise on a stochastic target."""
 EVERY = 20
 """Steps between two measurements."""
 
-Answer = Callable[[Tensor], Tensor]
+Target = Callable[[Tensor], Tensor]
 
 
 @dataclass(frozen=True)
-class PredictionErrors:
+class Options:
     """Four small regressions."""
 
     out: str = "runs/paper"
     """Folder for the picture and the numbers."""
     seeds: int = 3
-    """Seeds a curve."""
+    """Seeds per curve."""
     steps: int = 300
-    """Optimiser steps a curve."""
+    """Optimiser steps per curve."""
     batch: int = 128
-    """Points a step."""
+    """Points per step."""
 
     def validate(self) -> None:
         positive(self, "seeds", "steps", "batch")
 
 
 class Measured(NamedTuple):
-    """The error of one predictor at one moment, or after training with n examples."""
+    """The error of one predictor after some steps, or after training with n examples."""
 
     source: str
     curve: str
@@ -63,13 +63,8 @@ class Measured(NamedTuple):
     error: float
 
 
-def main(arguments: list[str]) -> None:
-    options = parse(PredictionErrors, arguments, prog="rnd paper prediction-errors", description=str(__doc__))
-    prediction_errors(options, Console())
-
-
-def prediction_errors(options: PredictionErrors, console: Console) -> list[Measured]:
-    """Measure all four, write prediction-errors.csv, .png and .svg."""
+def run(options: Options, console: Console) -> list[Measured]:
+    """Measure all four sources, write prediction-errors.csv, .png and .svg, and return the rows."""
     options.validate()
     rows: list[Measured] = []
     for seed in range(options.seeds):
@@ -77,15 +72,15 @@ def prediction_errors(options: PredictionErrors, console: Console) -> list[Measu
             torch.manual_seed(seed)
             for curve, errors in source(options).items():
                 rows += [Measured(source.__name__, curve, seed, x, error) for x, error in errors.items()]
-    picture, _, numbers = save(draw(rows), Path(options.out) / "prediction-errors", table(Measured._fields, rows))
+    picture, _, numbers = save(draw(rows), Path(options.out) / "prediction-errors", csv_text(Measured._fields, rows))
     for (source_name, curve), (_, mean, _) in curves(rows).items():
-        console.print(f"  {source_name.replace('_', ' ')}, {curve}: {mean[0]:.2g} -> {mean[-1]:.2g}", highlight=False)
-    console.print(f"  picture  {picture}\n  numbers  {numbers}", highlight=False, soft_wrap=True)
+        say(console, f"  {source_name.replace('_', ' ')}, {curve}: {mean[0]:.2g} -> {mean[-1]:.2g}")
+    say(console, f"  picture  {picture}\n  numbers  {numbers}")
     return rows
 
 
-def amount_of_data(options: PredictionErrors) -> dict[str, dict[int, float]]:
-    """The same model and optimiser, more and more distinct points."""
+def amount_of_data(options: Options) -> dict[str, dict[int, float]]:
+    """The same model and optimiser with more and more distinct points."""
     target = network()
     errors = {}
     for examples in (4, 16, 64, 256):
@@ -94,13 +89,13 @@ def amount_of_data(options: PredictionErrors) -> dict[str, dict[int, float]]:
     return {"error on unseen points": errors}
 
 
-def stochasticity(options: PredictionErrors) -> dict[str, dict[int, float]]:
-    """A fresh draw of noise whenever a point is visited: the error cannot fall below its variance."""
+def stochasticity(options: Options) -> dict[str, dict[int, float]]:
+    """New noise whenever a point is used: the error cannot fall below the variance of the noise."""
     target = network()
 
     def noisy(x: Tensor) -> Tensor:
-        answer: Tensor = target(x)
-        return answer + NOISE * torch.randn_like(answer)
+        y: Tensor = target(x)
+        return y + NOISE * torch.randn_like(y)
 
     return {
         "stochastic target": fit(network(), noisy, options),
@@ -108,8 +103,8 @@ def stochasticity(options: PredictionErrors) -> dict[str, dict[int, float]]:
     }
 
 
-def misspecification(options: PredictionErrors) -> dict[str, dict[int, float]]:
-    """What decides the answer is hidden from the predictor, or the predictor is too simple for it."""
+def misspecification(options: Options) -> dict[str, dict[int, float]]:
+    """An input is hidden from the predictor, or the predictor is too simple for the target."""
     target = network()
     half_blind = nn.Sequential(Hide(), network())
     return {
@@ -119,43 +114,43 @@ def misspecification(options: PredictionErrors) -> dict[str, dict[int, float]]:
     }
 
 
-def learning_dynamics(options: PredictionErrors) -> dict[str, dict[int, float]]:
-    """The target itself is in the model class, so that 0 can be reached; whether it is depends on the optimiser."""
+def learning_dynamics(options: Options) -> dict[str, dict[int, float]]:
+    """The target is in the model class, so an error of 0 is possible; the optimiser decides how near it comes."""
     target, first = network(), network()
     rates = (1e-5, 1e-4, 1e-3)
     return {f"Adam, learning rate {lr:g}": fit(copy.deepcopy(first), target, options, lr=lr) for lr in rates}
 
 
 def network() -> nn.Module:
-    """Target and predictor alike."""
+    """The architecture of both target and predictor."""
     return nn.Sequential(
         linear(INPUTS, HIDDEN), nn.LeakyReLU(0.2), linear(HIDDEN, HIDDEN), nn.LeakyReLU(0.2), linear(HIDDEN, FEATURES)
     )
 
 
 class Hide(nn.Module):
-    """The second input is not seen."""
+    """Sets the second input to zero."""
 
     def forward(self, x: Tensor) -> Tensor:
         return x * torch.tensor([1.0, 0.0])
 
 
 def fit(
-    model: nn.Module, answer: Answer, options: PredictionErrors, *, points: Tensor | None = None, lr: float = 1e-3
+    model: nn.Module, target: Target, options: Options, *, points: Tensor | None = None, lr: float = 1e-3
 ) -> dict[int, float]:
-    """Train on fresh points, or on the given ones, and measure on others. Steps to error."""
+    """Train on new random points, or on `points`; returns step to error on other points."""
     adam = torch.optim.Adam(model.parameters(), lr=lr)
     test = torch.rand(TEST_POINTS, INPUTS) * 2 - 1
     errors = {}
     for step in range(options.steps + 1):
         if step % EVERY == 0 or step == options.steps:
             with torch.no_grad():
-                errors[step] = float((model(test) - answer(test)).square().mean())
+                errors[step] = float((model(test) - target(test)).square().mean())
         x = torch.rand(options.batch, INPUTS) * 2 - 1
         if points is not None:
             x = points[torch.randint(len(points), (options.batch,))]
         with torch.no_grad():
-            y = answer(x)
+            y = target(x)
         adam.zero_grad()
         (model(x) - y).square().mean().backward()
         adam.step()

@@ -1,80 +1,75 @@
-"""Cells as tasks of a Ray cluster (`rnd paper NAME --ray ADDRESS`): a cell that loses its machine goes on elsewhere.
+"""Planned runs as tasks of a Ray cluster (`rnd paper NAME --ray ADDRESS`).
 
-Every cell is a task with the CPUs and GPUs that it needs. It trains in the Ray worker itself, into the run folder,
-which lies on a path that all machines share. When a worker or its machine dies, Ray starts the task again, and the cell
-goes on from its newest checkpoint, as every cell does.
+Every run is a task with the CPUs and GPUs that it needs. It trains in the Ray worker itself, into the run folder, which
+lies on a path that all machines share. When a worker or its machine dies, Ray starts the task again, and the run
+continues from its newest checkpoint.
 """
 
 from __future__ import annotations
 
 import contextlib
-import json
 import logging
 import os
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rich.console import Console
 
-from rnd.envs.registry import emulator_threads
+from rnd.console import say
 from rnd.errors import RunError, UserError
-from rnd.paper.jobs import Outcome
-from rnd.paper.local import POLL, Bars, cell_files, frames_done
-from rnd.paper.plan import Cell
-from rnd.record.files import write_atomically
+from rnd.paper.jobs import Outcome, frames_done, job_files, limit_threads, train, write_config
+from rnd.paper.local import POLL, Bars
+from rnd.paper.plan import PlannedRun
 
-if TYPE_CHECKING:
-    pass
-
-LIVES = 20
-"""Times that a cell may lose its worker: machines are taken away often, but a cell that kills its worker must end."""
+MAX_RETRIES = 20
+"""Times that a run may lose its worker. Machines are taken away often, but a run that kills its worker must end."""
 QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0", "RAY_DEDUP_LOGS": "0"}
-"""Ray calls nobody, and leaves CUDA_VISIBLE_DEVICES alone for tasks that ask for no GPU."""
+"""Ray sends no usage statistics, and does not change CUDA_VISIBLE_DEVICES for tasks without a GPU."""
 
 
 @dataclass(frozen=True)
 class Task:
-    """One cell under way."""
+    """One run on the cluster."""
 
-    cell: Cell
+    planned: PlannedRun
     ref: Any
 
     def frames(self) -> int:
-        return frames_done(self.cell)
+        return frames_done(self.planned)
 
 
 @dataclass(frozen=True)
 class Needs:
-    """Of one cell."""
+    """What one run needs."""
 
     cpus: int
     gpus: float
 
 
 class RayJobs:
-    """Cells on a cluster. ADDRESS is that of its head (`host:6379`), `auto`, or `local` to start one here."""
+    """A scheduler. `address` is the cluster's head (`host:6379`), `auto`, or `local` to start a cluster here."""
 
     def __init__(self, address: str, console: Console, cpus: int | None = None, gpus: float | None = None):
         self.address, self.console, self.cpus, self.gpus = address, console, cpus, gpus
 
-    def run(self, cells: Sequence[Cell]) -> Iterator[Outcome]:
+    def run(self, runs: Sequence[PlannedRun]) -> Iterator[Outcome]:
         ray = connect(self.address)
         try:
-            needs = self.needs(ray.cluster_resources(), cells)
-            task = ray.remote(num_cpus=needs.cpus, num_gpus=needs.gpus, max_retries=LIVES, max_calls=1)(train_cell)
-            running = [Task(cell, task.remote(str(prepare(cell, needs)))) for cell in cells]
-            text = f"{len(cells)} cells on {self.address}, CPUs a cell: {needs.cpus}, GPUs: {needs.gpus:g}"
-            self.console.print(text, highlight=False)
-            with Bars(self.console, cells) as bars:
+            needs = self.needs(ray.cluster_resources(), runs)
+            limits = {"max_retries": MAX_RETRIES, "max_calls": 1}
+            task = ray.remote(num_cpus=needs.cpus, num_gpus=needs.gpus, **limits)(train_task)
+            running = [Task(planned, task.remote(str(prepare(planned, needs)))) for planned in runs]
+            say(self.console, f"{len(runs)} runs on {self.address}; per run: {needs.cpus} CPUs, {needs.gpus:g} GPUs")
+            with Bars(self.console, runs) as bars:
                 yield from self.wait(ray, running, bars)
         finally:
             ray.shutdown()
 
     def wait(self, ray: Any, running: list[Task], bars: Bars) -> Iterator[Outcome]:
-        """Each when it ends. Interrupted, the tasks are asked to save themselves."""
+        """Yield each outcome when its task ends. Where this is interrupted, the tasks save a checkpoint and stop."""
         try:
             while running:
                 ready, _ = ray.wait([task.ref for task in running], num_returns=1, timeout=POLL)
@@ -88,9 +83,9 @@ class RayJobs:
                 ray.cancel(task.ref, force=False)
             ray.wait([task.ref for task in running], num_returns=len(running), timeout=60) if running else None
 
-    def needs(self, found: dict[str, float], cells: Sequence[Cell]) -> Needs:
-        """Of a cell: what was asked for, or a GPU with its share of the CPUs, or one CPU where there are no GPUs."""
-        on_cpu = all(cell.config.device == "cpu" for cell in cells)
+    def needs(self, found: dict[str, float], runs: Sequence[PlannedRun]) -> Needs:
+        """Of one run: the given values, or one GPU with its share of the CPUs, or one CPU where there are no GPUs."""
+        on_cpu = all(planned.config.device == "cpu" for planned in runs)
         gpus = self.gpus if self.gpus is not None else float(bool(found.get("GPU")) and not on_cpu)
         share = found.get("CPU", 1) * gpus / found["GPU"] if gpus and found.get("GPU") else 1
         cpus = self.cpus if self.cpus is not None else max(1, int(share))
@@ -103,50 +98,36 @@ class RayJobs:
 
 
 def connect(address: str) -> Any:
-    """Ray, connected and silent."""
+    """The ray module, connected to the cluster and without its own output."""
     os.environ.update({name: os.environ.get(name, value) for name, value in QUIET.items()})
     try:
         import ray
     except ImportError as error:
         raise UserError('--ray needs Ray: pip install "rnd[ray]"') from error
-    options: dict[str, Any] = {"address": None if address == "local" else address, "include_dashboard": False}
-    if address != "local":
-        del options["include_dashboard"]
+    where: dict[str, Any] = {"address": address} if address != "local" else {"include_dashboard": False}
     try:
-        ray.init(**options, log_to_driver=False, logging_level=logging.ERROR, configure_logging=True)
+        ray.init(**where, log_to_driver=False, logging_level=logging.ERROR, configure_logging=True)
     except (ConnectionError, ValueError, RuntimeError) as error:
         line = str(error).strip().splitlines()[0]
         raise UserError(f"no Ray cluster at {address}: {line}; start one with: ray start --head") from error
     return ray
 
 
-def prepare(cell: Cell, needs: Needs) -> Path:
-    """Write what the task reads. Paths are absolute: a worker stands in another folder."""
-    env = (
-        cell.config.env
-        if cell.config.env.workers is not None
-        else replace(cell.config.env, workers=workers(cell, needs))
-    )
-    config = replace(cell.config, env=env, out=str(Path(cell.config.out).resolve()))
-    path, _ = cell_files(replace(cell, config=config))
-    write_atomically(path, json.dumps(config.to_dict(), indent=2) + "\n")
-    return path
+def prepare(planned: PlannedRun, needs: Needs) -> Path:
+    """Write the config file of a task and return its path. Paths are absolute: a worker has another current folder."""
+    config = limit_threads(planned.config, needs.cpus, needs.gpus > 0)
+    planned = replace(planned, config=replace(config, out=str(Path(config.out).resolve())))
+    write_config(planned, planned.config)
+    return job_files(planned)[0]
 
 
-def workers(cell: Cell, needs: Needs) -> int | None:
-    """Atari uses all cores that it sees; here, those of the task."""
-    return emulator_threads(needs.cpus, needs.gpus > 0) if cell.config.env.id.startswith("ALE/") else None
-
-
-def train_cell(path: str) -> None:
-    """What a Ray worker does. What the cell says goes to the log beside its config, as with local jobs."""
-    from rnd.paper import cell
-
+def train_task(path: str) -> None:
+    """The code of a task. Its output goes to the log beside its config, as with local jobs."""
     log = Path(path).with_suffix(".log")
     with log.open("a") as file, contextlib.redirect_stdout(file), contextlib.redirect_stderr(file):
         try:
-            cell.train(Path(path))
-        except Exception as error:  # Ray must be able to pickle it, and people to read it
+            train(Path(path))
+        except Exception as error:  # one that Ray can pickle, with a message for people
             raise RunError(" ".join(f"{error}".split()) or type(error).__name__) from None
     sys.stdout.flush()
 
@@ -155,9 +136,9 @@ def outcome(ray: Any, task: Task) -> Outcome:
     """How a task ended."""
     try:
         ray.get(task.ref)
-        return Outcome(task.cell)
+        return Outcome(task.planned)
     except ray.exceptions.RayTaskError as error:
         problem = str(error.cause)
     except ray.exceptions.RayError as error:
         problem = str(error).strip().splitlines()[0]
-    return Outcome(task.cell, f"{problem} (all of it: {cell_files(task.cell)[1]})")
+    return Outcome(task.planned, f"{problem} (full log: {job_files(task.planned)[1]})")

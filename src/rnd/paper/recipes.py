@@ -1,19 +1,20 @@
-"""The experiments of Burda et al. (2018): a function a figure, returning all its arms as configs.
+"""The experiments of Burda et al. (2018): one function per figure, which returns all its arms as configs.
 
-Figure 2 and the noisy television are programs of their own. Scores of the paper stand here as marks.
+Figure 2, the noisy television and the prediction errors have no such arms; each is a module of its own. The scores that
+the paper states are here too; they are drawn as reference lines.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from rnd.config import Config
 from rnd.presets import ATARI_GAMES, atari
 
 ROLLOUTS = 30_000
-"""Rollouts of every run: 0.5, 2 and 16 billion frames at 32, 128 and 1,024 environments."""
+"""Rollouts per run: 0.5, 2 and 16 billion frames at 32, 128 and 1,024 environments."""
 
 SIX_GAMES = {
     "gravitar": "Gravitar",
@@ -31,15 +32,15 @@ TABLE1: dict[str, dict[str, float]] = {
     "SOTA": dict(zip(SIX_GAMES, (2_209, 3_700, 0, 15_806, 12_380, 1_813), strict=True)),
     "Avg. Human": dict(zip(SIX_GAMES, (3_351, 4_753, 6_464, 69_571, 12_327, 1_188), strict=True)),
 }
-"""Table 1 of the paper: final mean returns; "SOTA" is the best of earlier work then."""
+"""Table 1 of the paper: final mean returns; "SOTA" is the best earlier work at that time."""
 
 METHODS = {"RND": "rnd", "Dynamics": "dynamics", "PPO": "none"}
 """The three methods of table 1 and the names of their bonuses."""
 
 
 @dataclass(frozen=True)
-class PaperMark:
-    """A number from the paper, drawn in one kind of panel."""
+class PaperScore:
+    """A score that the paper states, drawn in the panels of one measure."""
 
     measure: str
     value: float
@@ -49,13 +50,13 @@ class PaperMark:
 
 @dataclass(frozen=True)
 class Arm:
-    """One curve: what varies in an experiment."""
+    """One curve of a figure: the config that all its seeds share."""
 
     name: str
     label: str
     config: Config
     panel: str = ""
-    """The panel, where a figure has one a game or a policy."""
+    """Title of the panel, where a figure has one panel per game or policy."""
 
 
 @dataclass(frozen=True)
@@ -68,8 +69,8 @@ class Recipe:
     seeds: int
     measures: tuple[str, ...] = ("return_mean",)
     x: str = "frames"
-    marks: dict[str, tuple[PaperMark, ...]] | None = None
-    """By panel."""
+    scores: dict[str, tuple[PaperScore, ...]] = field(default_factory=dict)
+    """Panel to its scores."""
 
     @property
     def panels(self) -> list[str]:
@@ -77,14 +78,14 @@ class Recipe:
 
 
 def run_of(game: str = "montezuma", *, envs: int = 128, **changes: Any) -> Config:
-    """The paper's run on a game, with what an arm changes. Every arm makes 30,000 rollouts."""
+    """The paper's run on a game with the changes of an arm: always 30,000 rollouts."""
     config = atari(ATARI_GAMES[game])
     config = replace(config, env=replace(config.env, num_envs=envs), **changes)
     return replace(config, frames=ROLLOUTS * config.frames_per_rollout)
 
 
 def figure1() -> Recipe:
-    """One episode of a trained agent: bonus over time, with the frames at its spikes."""
+    """One episode of a trained agent: the bonus over time, with the frames at its spikes."""
     arm = Arm("rnd", "RND", run_of())
     return Recipe("figure1", "Figure 1: the bonus over one episode", (arm,), seeds=1)
 
@@ -96,12 +97,12 @@ def figure3() -> Recipe:
         Arm("nonepisodic-0.99", "non-episodic, γ_I = 0.99", run_of(ext_coef=0.0, gamma_int=0.99)),
         Arm("episodic-0.99", "episodic, γ_I = 0.99", run_of(ext_coef=0.0, gamma_int=0.99, episodic_int=True)),
     )
-    marks = (
-        PaperMark("return_mean", 6_700, "paper: best return 6,700", "non-episodic, γ_I = 0.999"),
-        PaperMark("rooms", 21, "paper: best run 21 rooms", "non-episodic, γ_I = 0.999"),
+    scores = (
+        PaperScore("return_mean", 6_700, "paper: best return 6,700", "non-episodic, γ_I = 0.999"),
+        PaperScore("rooms", 21, "paper: best run 21 rooms", "non-episodic, γ_I = 0.999"),
     )
     title = "Figure 3: pure exploration of Montezuma's Revenge"
-    return Recipe("figure3", title, arms, seeds=5, measures=("return_mean", "rooms"), marks={"": marks})
+    return Recipe("figure3", title, arms, seeds=5, measures=("return_mean", "rooms"), scores={"": scores})
 
 
 def figure4() -> Recipe:
@@ -133,25 +134,25 @@ def figure5() -> Recipe:
 
 
 def figure6() -> Recipe:
-    """Section 3.4: more environments, the predictor's batch held constant; against updates."""
+    """Section 3.4: more environments at a constant batch size of the predictor, drawn over updates."""
     arms = tuple(
         Arm(f"{policy}-{n}", f"{n:,} environments", run_of(policy=policy, envs=n), panel)
         for policy, panel in (("cnn", "CNN policy"), ("gru", "RNN policy"))
         for n in (32, 128, 1024)
     )
-    marks = (
-        PaperMark("return_mean", 7_570, "paper: 7,570 after 1.6 G frames", "32 environments"),
-        PaperMark("return_mean", 10_070, "paper: 10,070 at the end", "1,024 environments"),
-        PaperMark("return_mean", 14_415, "paper: best run 14,415", "1,024 environments"),
+    scores = (
+        PaperScore("return_mean", 7_570, "paper: 7,570 after 1.6 G frames", "32 environments"),
+        PaperScore("return_mean", 10_070, "paper: 10,070 at the end", "1,024 environments"),
+        PaperScore("return_mean", 14_415, "paper: best run 14,415", "1,024 environments"),
     )
     title = "Figure 6: scaling up training"
-    return Recipe("figure6", title, arms, seeds=5, x="updates", marks={"RNN policy": marks})
+    return Recipe("figure6", title, arms, seeds=5, x="updates", scores={"RNN policy": scores})
 
 
 def figure7() -> Recipe:
     """Section 3.6: six games, three methods, RNN."""
     title = "Figure 7: six hard exploration games, RNN policies"
-    return Recipe("figure7", title, six_games("gru"), seeds=3, marks=table1_marks())
+    return Recipe("figure7", title, six_games("gru"), seeds=3, scores=table1_scores())
 
 
 def figure8() -> Recipe:
@@ -161,13 +162,13 @@ def figure8() -> Recipe:
 
 
 def figure9() -> Recipe:
-    """Appendix: as figure 7 with CNN policies."""
+    """Appendix: figure 7 with CNN policies."""
     return Recipe("figure9", "Figure 9: six hard exploration games, CNN policies", six_games("cnn"), seeds=5)
 
 
 def table1() -> Recipe:
     """Final mean returns of the runs of figure 7, beside the paper's."""
-    return Recipe("table1", "Table 1: final mean returns", six_games("gru"), seeds=3, marks=table1_marks())
+    return Recipe("table1", "Table 1: final mean returns", six_games("gru"), seeds=3, scores=table1_scores())
 
 
 def six_games(policy: str) -> tuple[Arm, ...]:
@@ -178,10 +179,10 @@ def six_games(policy: str) -> tuple[Arm, ...]:
     )
 
 
-def table1_marks() -> dict[str, tuple[PaperMark, ...]]:
+def table1_scores() -> dict[str, tuple[PaperScore, ...]]:
     return {
         title: tuple(
-            PaperMark("return_mean", TABLE1[method][game], f"paper: {method} {TABLE1[method][game]:,}", method)
+            PaperScore("return_mean", TABLE1[method][game], f"paper: {method} {TABLE1[method][game]:,}", method)
             for method in METHODS
         )
         for game, title in SIX_GAMES.items()

@@ -1,4 +1,4 @@
-"""How long an experiment would take here: an estimate from frames a second that were measured on this machine."""
+"""Frames per second on this machine, for an estimate of how long an experiment takes."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from pathlib import Path
 import numpy as np
 
 from rnd.config import Config
-from rnd.paper.plan import Cell
+from rnd.paper.plan import PlannedRun
 from rnd.paper.recipes import Recipe
-from rnd.record.files import write_atomically
-from rnd.report.runs import read_run
+from rnd.record.files import write_json
 
 PROBE_ENVS = 16
 PROBE_ROLLOUTS = 3
 
 
-def frames_per_second(recipe: Recipe, cells: Sequence[Cell], out: Path) -> dict[str, tuple[float, str]]:
-    """Policy to (frames a second, where the figure comes from) for every policy of a recipe."""
-    return {policy: _of_policy(policy, cells, out) for policy in {arm.config.policy for arm in recipe.arms}}
+def frames_per_second(recipe: Recipe, runs: Sequence[PlannedRun], out: Path) -> dict[str, tuple[float, str]]:
+    """Policy to (frames per second, source of that value) for every policy of a recipe."""
+    return {policy: _of_policy(policy, runs, out) for policy in {arm.config.policy for arm in recipe.arms}}
 
 
-def _of_policy(policy: str, cells: Sequence[Cell], out: Path) -> tuple[float, str]:
-    own = [cell for cell in cells if cell.config.policy == policy]
-    speeds = [read_run(cell.path).timing.get("frames_per_second", np.empty(0)) for cell in own if cell.path.is_dir()]
+def _of_policy(policy: str, runs: Sequence[PlannedRun], out: Path) -> tuple[float, str]:
+    own = [planned for planned in runs if planned.config.policy == policy]
+    known_runs = [run for run in (planned.read() for planned in own) if run is not None]
+    speeds = [run.timing.get("frames_per_second", np.empty(0)) for run in known_runs]
     known = np.concatenate([np.empty(0), *speeds])
     if len(known) > 1:
         return float(np.median(known)), "these runs"
@@ -39,12 +39,12 @@ def _of_policy(policy: str, cells: Sequence[Cell], out: Path) -> tuple[float, st
     if key not in stored:
         stored[key] = probe(own[0].config)
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(path, json.dumps(stored, indent=2) + "\n")
+        write_json(path, stored)
     return float(stored[key]), "a short trial"
 
 
 def probe(config: Config) -> float:
-    """Frames a second over a few rollouts with few environments; the first rollout warms up and does not count."""
+    """Frames per second over a few rollouts with few environments; the first rollout is a warm-up."""
     import torch
 
     from rnd import envs

@@ -1,9 +1,9 @@
-"""Many seeds into one curve.
+"""Statistics over seeds: one curve from many runs.
 
 Legend: R runs, X points on the horizontal axis.
 
-Runs may have different lengths, and a measure may have no value before the first episode has ended: every point uses
-the runs that have a value there, and says how many they are.
+Runs may have different lengths, and a measure may have no value before the first episode has ended. Every point uses
+the runs that have a value there and stores their number.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Curve:
 
 
 def align(series: Sequence[tuple[np.ndarray, np.ndarray]]) -> tuple[np.ndarray, np.ndarray]:
-    """(x, y) of every run on the union of their x: [X] and [R, X], NaN where a run says nothing."""
+    """(x, y) of every run on the union of their x: [X] and [R, X], NaN where a run has no value."""
     x = np.unique(np.concatenate([s[0] for s in series])) if series else np.empty(0)
     y_RX = np.full((len(series), len(x)), np.nan)
     for row, (own_x, own_y) in zip(y_RX, series, strict=True):
@@ -77,7 +77,7 @@ def trimmed_mean(y_RX: np.ndarray) -> np.ndarray:
 
 
 def thin(curve: Curve, points: int) -> Curve:
-    """At most about `points` points: means of equal blocks, for a page that must stay small."""
+    """At most `points` points: the means of equal blocks. It keeps a page small."""
     size = -(-len(curve.x) // points) if points else 1
     if size <= 1:
         return curve

@@ -1,6 +1,6 @@
-"""Line charts as inline SVG: a line a group, its interval shaded, its seeds thin behind it.
+"""Line charts as inline SVG: one line per group, its interval shaded, its seeds as thin lines behind it.
 
-The numbers travel with the chart as JSON, for the reader's pointer; without scripts the chart is complete as it is.
+The chart contains its numbers as JSON for the tooltip. Without scripts only the tooltip is missing.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Series:
 
 
 class Axes:
-    """Numbers to pixels."""
+    """Maps values to pixels."""
 
     def __init__(self, series: Sequence[Series]):
         x = np.concatenate([s.curve.x for s in series])
@@ -51,8 +51,8 @@ class Axes:
             self.low, self.high = low, high
         size = max(abs(self.low), abs(self.high))
         if self.high - self.low <= 1e-6 * size or size == 0:  # constant up to rounding
-            room = 0.1 * size or 0.5
-            self.low, self.high = self.low - room, self.high + room
+            margin = 0.1 * size or 0.5
+            self.low, self.high = self.low - margin, self.high + margin
 
     def x(self, value: float) -> float:
         return LEFT + (WIDTH - LEFT - RIGHT) * value / max(self.right, 1e-12)
@@ -80,7 +80,7 @@ def ticks(low: float, high: float, about: int) -> list[float]:
 
 
 def line_chart(title: str, series: Sequence[Series], note: str = "") -> str:
-    """A figure element; empty where there is nothing to draw."""
+    """An HTML figure element; empty where there is no data."""
     series = [s for s in series if len(s.curve.x)]
     if not series:
         return ""
@@ -136,7 +136,7 @@ def _points(axes: Axes, x: np.ndarray, y: np.ndarray) -> list[str]:
 
 
 def _data(axes: Axes, series: Sequence[Series]) -> str:
-    """What the pointer shows: for every series pixel, x and value."""
+    """The numbers of the tooltip as JSON: pixel, x and value of every series."""
     lines = [
         {
             "label": s.label,

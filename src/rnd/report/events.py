@@ -1,7 +1,7 @@
-"""What happened in a step, in words: from the score, the lives, and for Montezuma's Revenge from the game's memory.
+"""Names for what happened in a step: from the score, the lives, and for Montezuma's Revenge from the game's memory.
 
-The inventory (RAM byte 65) was checked against the emulator: the key sets 0x02, the sword 0x20; a door takes the key
-and pays 300, a monster takes the sword and pays 2,000.
+The inventory (RAM byte 65) was checked against the emulator: the key sets 0x02, the sword 0x20. Opening a door removes
+the key and gives 300 points; killing a monster removes the sword and gives 2,000.
 """
 
 from __future__ import annotations
@@ -13,22 +13,22 @@ import numpy as np
 from rnd.envs.spec import Arrays, EnvSpec
 
 MONTEZUMA = "ALE/MontezumaRevenge-v5"
-INVENTORY, LEVEL = 65, 57
+INVENTORY = 65
 KEYS, SWORDS = 0x1E, 0x60
 
 
 class Events:
-    """Compares each step with the one before."""
+    """Compares each step with the one before. `single_env` is the one environment whose arrays these are."""
 
-    def __init__(self, spec: EnvSpec, cell: Any, arrays: Arrays):
+    def __init__(self, spec: EnvSpec, single_env: Any, arrays: Arrays):
         self.montezuma, self.rooms = spec.id == MONTEZUMA, spec.has_rooms and not spec.has_cells
-        self._cell, self._arrays = cell, arrays
+        self._single_env, self._arrays = single_env, arrays
         self._lives = int(arrays["lives"][0])
         self._ram = self._memory()
         self._rooms = {int(arrays["room"][0])}
 
     def after(self, reward: float, done: bool) -> tuple[str, ...]:
-        """The events of the step that has just been taken."""
+        """The events of the last step. Call it once after every step."""
         if done:
             return ("end of the episode",)
         found = []
@@ -46,7 +46,7 @@ class Events:
         return tuple(found)
 
     def _memory(self) -> np.ndarray:
-        return self._cell.ale.getRAM().copy() if self.montezuma else np.zeros(128, np.uint8)
+        return self._single_env.ale.getRAM().copy() if self.montezuma else np.zeros(128, np.uint8)
 
 
 def inventory_events(before: int, after: int, reward: float) -> list[str]:

@@ -1,12 +1,10 @@
-"""Curves as in the paper: a statistic over seeds with its interval shaded, the paper's own numbers as marks.
+"""Curves as in the paper: a statistic over seeds with its interval shaded, the paper's own scores as reference lines.
 
-Every picture is written three times: PNG to look at, SVG to print, CSV with the numbers that were drawn.
+Every picture is written as PNG, as SVG, and as CSV with the numbers that were drawn.
 """
 
 from __future__ import annotations
 
-import csv
-import io
 import textwrap
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,20 +14,21 @@ import numpy as np
 
 from rnd.record.files import write_atomically
 from rnd.record.progress import count
+from rnd.record.tables import csv_text
 from rnd.report.aggregate import Curve, align, interquartile, mean_and_error
 from rnd.report.runs import Run
 
 COLOURS = ("#0b6e99", "#d1495b", "#2e8b57", "#e09f3e", "#6a4c93", "#7d5a50", "#3d405b", "#c06c84")
-"""Told apart also by most colour-blind readers; in this order."""
+"""Most colour-blind readers can distinguish these, in this order."""
 INTERQUARTILE_POINTS = 400
-"""Points for which intervals are bootstrapped: every so many rows, the last one included."""
+"""Number of points with a bootstrap interval; they are evenly spaced and include the last one."""
 FAR = 3.0
-"""A mark this many times above all curves is written at the edge, so that it does not flatten them."""
+"""A reference line this many times above all curves is only written at the edge, so that it does not flatten them."""
 
 
 @dataclass(frozen=True)
 class Line:
-    """The runs of one arm, and how many seeds there should be."""
+    """The runs of one arm, and the planned number of seeds."""
 
     label: str
     runs: tuple[Run, ...]
@@ -37,13 +36,13 @@ class Line:
 
 
 @dataclass(frozen=True)
-class Mark:
-    """A number that the paper states."""
+class ReferenceLine:
+    """A score that the paper states, drawn as a dashed line."""
 
     value: float
     label: str
-    line: str | None = None
-    """The arm it belongs to, for its colour."""
+    arm: str | None = None
+    """Label of the arm that it belongs to; decides the colour."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +53,7 @@ class Panel:
     measure: str
     axis: str
     lines: tuple[Line, ...]
-    marks: tuple[Mark, ...] = ()
+    references: tuple[ReferenceLine, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -67,12 +66,12 @@ class Picture:
     x: str = "frames"
     columns: int = 2
     scaled: str | None = None
-    """What makes this less than the paper's experiment; printed across the picture."""
+    """The sizes, where this is smaller than the paper's experiment; printed on the picture."""
     notes: tuple[str, ...] = field(default=())
 
 
 def curve_of(line: Line, measure: str, x: str, iqm: bool) -> Curve:
-    """The curve of an arm."""
+    """The statistic over the runs of an arm."""
     series = [(run.metrics[x], run.metrics[measure]) for run in line.runs if measure in run.metrics]
     points, y_RX = align(series)
     if not iqm:
@@ -83,7 +82,7 @@ def curve_of(line: Line, measure: str, x: str, iqm: bool) -> Curve:
 
 
 def remarks(line: Line, x: str) -> list[str]:
-    """What is missing from an arm, for the reader of the picture."""
+    """Notes about missing data of an arm, printed under the picture."""
     ends = [float(run.metrics[x][-1]) for run in line.runs if run.iterations]
     found = []
     if len(ends) < line.seeds:
@@ -101,7 +100,7 @@ def draw(picture: Picture, folder: Path, *, iqm: bool = False) -> list[Path]:
 
 
 def save(figure: Any, stem: Path, table: str) -> list[Path]:
-    """A matplotlib figure and its numbers, under one name."""
+    """Write a matplotlib figure and its numbers as STEM.png, .svg and .csv; returns the paths."""
     stem.parent.mkdir(parents=True, exist_ok=True)
     paths = [stem.with_name(stem.name + ending) for ending in (".png", ".svg", ".csv")]
     figure.savefig(paths[0], dpi=130)
@@ -111,7 +110,7 @@ def save(figure: Any, stem: Path, table: str) -> list[Path]:
 
 
 def new_figure(width: float, height: float) -> Any:
-    """A figure that needs no display and no global state."""
+    """A matplotlib figure without a display and without global state."""
     import matplotlib
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
@@ -162,7 +161,7 @@ def _panel(ax: Any, panel: Panel, curves: list[Curve], x: str) -> None:
         marker = "o" if len(curve.x) == 1 else None  # a line through one point cannot be seen
         ax.plot(curve.x, curve.mean, color=colour, lw=1.6, marker=marker, ms=4, label=line.label)
         ax.fill_between(curve.x, curve.low, curve.high, color=colour, alpha=0.2, lw=0)
-    _marks(ax, panel, curves, colours)
+    _reference_lines(ax, panel, curves, colours)
     ax.set_title(panel.title, fontsize=10)
     ax.set_xlabel({"frames": "frames", "updates": "parameter updates"}[x])
     ax.set_ylabel(panel.axis)
@@ -177,29 +176,27 @@ def _panel(ax: Any, panel: Panel, curves: list[Curve], x: str) -> None:
         ax.text(0.5, 0.5, "no data yet", transform=ax.transAxes, ha="center", color="#888888")
 
 
-def _marks(ax: Any, panel: Panel, curves: list[Curve], colours: dict[str, str]) -> None:
-    """Dashed lines where they fit, text at the upper edge where they lie far above everything measured."""
+def _reference_lines(ax: Any, panel: Panel, curves: list[Curve], colours: dict[str, str]) -> None:
+    """Dashed lines where they fit; text at the upper edge where they are far above all curves."""
     top = max((float(curve.high.max()) for curve in curves if len(curve.high)), default=0.0)
-    far = [mark for mark in panel.marks if mark.value > FAR * max(top, 1e-9)]
-    for mark in panel.marks:
-        style: dict[str, Any] = {"color": colours.get(mark.line or "", "#444444"), "fontsize": 7, "ha": "right"}
-        if mark in far:
-            height = 0.98 - 0.06 * far.index(mark)
-            ax.text(0.98, height, f"↑ {mark.label} (above this axis)", transform=ax.transAxes, va="top", **style)
+    far = [line for line in panel.references if line.value > FAR * max(top, 1e-9)]
+    for line in panel.references:
+        style: dict[str, Any] = {"color": colours.get(line.arm or "", "#444444"), "fontsize": 7, "ha": "right"}
+        if line in far:
+            height = 0.98 - 0.06 * far.index(line)
+            ax.text(0.98, height, f"↑ {line.label} (above this axis)", transform=ax.transAxes, va="top", **style)
         else:
-            ax.axhline(mark.value, color=style["color"], lw=0.9, ls="--", alpha=0.8)
-            ax.text(0.99, mark.value, mark.label, transform=ax.get_yaxis_transform(), va="bottom", **style)
+            ax.axhline(line.value, color=style["color"], lw=0.9, ls="--", alpha=0.8)
+            ax.text(0.99, line.value, line.label, transform=ax.get_yaxis_transform(), va="bottom", **style)
     ax.margins(y=0.05 + 0.08 * len(far))
 
 
 def _csv(picture: Picture, curves: list[list[Curve]]) -> str:
-    """The drawn numbers, one row a point."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["panel", "measure", "line", picture.x, "mean", "low", "high", "runs"])
+    """The drawn numbers, one row per point."""
+    rows: list[tuple[Any, ...]] = []
     for panel, lines in zip(picture.panels, curves, strict=True):
         for line, curve in zip(panel.lines, lines, strict=True):
             columns = (curve.x, curve.mean, curve.low, curve.high, curve.runs)
-            for row in zip(*(column.tolist() for column in columns), strict=True):
-                writer.writerow([panel.title, panel.measure, line.label, *map(repr, row)])
-    return text.getvalue()
+            points = zip(*(column.tolist() for column in columns), strict=True)
+            rows += [(panel.title, panel.measure, line.label, *point) for point in points]
+    return csv_text(("panel", "measure", "line", picture.x, "mean", "low", "high", "runs"), rows)

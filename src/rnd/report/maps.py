@@ -1,6 +1,6 @@
-"""Maps of where agents have been: the pyramid of Montezuma's Revenge, rooms of Pitfall!, cells of a grid.
+"""Maps of the places that agents visited: the pyramid of Montezuma's Revenge, rooms of Pitfall!, cells of a grid.
 
-Every place is coloured twice, by when it was first entered and by how often; a switch on the page chooses.
+Every place has two colours, by the time of its first entry and by the number of entries; a switch on the page selects.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from rnd.record.progress import count
 from rnd.report.runs import Group
 
 PYRAMID = ((0, 1, 2), (3, 4, 5, 6, 7), (8, 9, 10, 11, 12, 13, 14), (15, 16, 17, 18, 19, 20, 21, 22, 23))
-"""The 24 rooms of a level, as they lie: 1 is where the game starts, 15 the treasure."""
+"""The 24 rooms of a level, row by row: the game starts in room 1, the treasure is in room 15."""
 ROOM, GAP = (96, 62), 6
 START, TREASURE = 1, 15
 
@@ -48,7 +48,7 @@ def visits(group: Group) -> dict[int, Visit]:
 
 
 def map_of(group: Group) -> str:
-    """The map that fits the game; empty where places have no meaning."""
+    """The map for the game of the group; empty where there is nothing to draw."""
     config = next((run.config for run in group.runs if run.config), None)
     found = visits(group)
     if config is None:
@@ -63,7 +63,7 @@ def map_of(group: Group) -> str:
 
 
 def pyramid(found: dict[int, Visit]) -> str:
-    """24 rooms a level; the next levels are drawn once they have been reached."""
+    """One pyramid of 24 rooms per level; a higher level is drawn if a run has reached it."""
     levels = sorted({place // 256 for place in found} | {0})
     return "".join(_level(level, found) for level in levels)
 
@@ -103,7 +103,7 @@ def _room(room: int, x: int, y: int, visit: Visit | None, shade: Shade) -> str:
 
 
 def grid(found: dict[int, Visit]) -> str:
-    """Cells of a grid as far as they were visited; walls are the cells that nobody entered."""
+    """The visited cells of a grid."""
     shade = Shade(found)
     xs, ys = [p % 256 for p in found], [p // 256 for p in found]
     left, top = min(xs), min(ys)
@@ -139,7 +139,7 @@ def room_list(found: dict[int, Visit]) -> str:
 
 
 class Shade:
-    """Colours of a map: when on a square-root scale of frames, how often on a logarithmic one."""
+    """Colours of a map: time of first entry on a square-root scale, number of entries on a logarithmic one."""
 
     def __init__(self, found: dict[int, Visit]):
         self.last = max((v.first for v in found.values()), default=1)
@@ -161,7 +161,7 @@ class Shade:
 
 
 def ramp(colours: Sequence[tuple[int, int, int]], share: float) -> tuple[int, int, int]:
-    """A colour between the given ones."""
+    """The interpolated colour at `share` (0 to 1) of a list of colours."""
     position = min(max(share, 0.0), 1.0) * (len(colours) - 1)
     i = min(int(position), len(colours) - 2)
     part = position - i

@@ -1,4 +1,4 @@
-"""One self-contained page about runs: opens from disk, asks no network, and says what it could not read."""
+"""One self-contained HTML page about runs. It loads nothing from a network, and lists what could not be read."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from rnd.report.runs import Group, Run, game_of, grouped
 
 HERE = Path(__file__).parent
 POINTS = 400
-"""Points of a line on the page; more rows are averaged in blocks."""
+"""Largest number of points per line; more rows are averaged in blocks."""
 LARGEST_VIDEO = 40 * 2**20
 COLOURS = 8
 POLICY = "default-src 'none'; img-src data:; media-src data:; style-src 'unsafe-inline'; script-src 'unsafe-inline'"
-"""The browser itself holds the page to its word: nothing is loaded from anywhere."""
+"""With this policy the browser itself refuses to load anything from elsewhere."""
 
 RESULTS = (
     ("return_mean", "Return", "mean of the last 100 episodes"),
@@ -44,22 +44,17 @@ LEARNING = (
     ("entropy", "Entropy", "of the policy"),
     ("approx_kl", "KL divergence", "old policy to new, estimated"),
     ("clip_share", "Clipped share", "of probability ratios"),
-    ("frames_per_second", "Frames a second", "a rollout and its update"),
+    ("frames_per_second", "Frames per second", "of a rollout and its update"),
 )
 
 Progress = Callable[[str], None]
 
 
 def write_page(runs: Sequence[Run], path: Path, progress: Progress = lambda _: None) -> None:
-    """The page of one run, or of several side by side."""
+    """Write the page of one run, or the comparison of several."""
     groups = grouped(list(runs))
     progress("curves")
-    sections = [
-        head(runs, groups),
-        warnings(runs),
-        summary(groups),
-        charts("Results", RESULTS, groups),
-    ]
+    sections = [head(runs, groups), warnings(runs), summary(groups), charts("Results", RESULTS, groups)]
     progress("maps")
     sections.append(maps(groups))
     progress("videos")
@@ -106,9 +101,7 @@ def warnings(runs: Sequence[Run]) -> str:
     if not found:
         return ""
     items = "".join(f"<li>{html.escape((run.name + ': ' if len(runs) > 1 else '') + text)}</li>" for run, text in found)
-    return (
-        f'<div class="warnings" role="alert"><strong>Not all of this can be believed yet</strong><ul>{items}</ul></div>'
-    )
+    return f'<div class="warnings" role="alert"><strong>Missing or incomplete data</strong><ul>{items}</ul></div>'
 
 
 def summary(groups: Sequence[Group]) -> str:
@@ -122,7 +115,7 @@ def summary(groups: Sequence[Group]) -> str:
 
 
 def facts(group: Group) -> list[tuple[str, str]]:
-    """The numbers at the end: means over the seeds, with the best single value where that is what counts."""
+    """(name, value) pairs of the summary at the end of training: means over seeds, or the best value of any seed."""
 
     def values(name: str) -> np.ndarray:
         found = np.array([run.last(name) for run in group.runs])
@@ -135,14 +128,9 @@ def facts(group: Group) -> list[tuple[str, str]]:
         if len(values(name)):
             mean = float(values(name).mean())
             found.append((title, f"{mean:.0%}" if name == "success" else f"{mean:,.2f}"))
-    for name, title in (
-        ("return_best", "best return"),
-        ("rooms", "rooms"),
-        ("places", "places"),
-        ("episodes", "episodes"),
-    ):
+    for name in ("return_best", "rooms", "places", "episodes"):
         if len(values(name)) and values(name).max() != 0:
-            found.append((title, number(float(values(name).max()))))
+            found.append(("best return" if name == "return_best" else name, number(float(values(name).max()))))
     speeds = [run.timing["frames_per_second"] for run in group.runs if len(run.timing.get("frames_per_second", ()))]
     if speeds:
         found.append(("frames/s", count(float(np.median(np.concatenate(speeds))))))
@@ -163,7 +151,7 @@ def legend(groups: Sequence[Group]) -> str:
 
 
 def series_of(groups: Sequence[Group], column: str) -> list[Series]:
-    """A line a group: the mean over its runs with the standard error, and every run behind it."""
+    """One line per group: the mean over its runs with the standard error, and every run behind it."""
     found = []
     for i, group in enumerate(groups):
         data = []

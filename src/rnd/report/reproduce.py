@@ -1,4 +1,4 @@
-"""How a run was made, and the command that makes it again."""
+"""The config and origin of a run, and the command that repeats it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def command_of(config: Config) -> str:
 
 
 def flag(name: str, value: Any) -> list[str]:
-    """One field as command-line words."""
+    """One field as command-line arguments."""
     words = name.replace("_", "-")
     if isinstance(value, bool):
         group, _, last = words.rpartition(".")
@@ -37,7 +37,8 @@ def flag(name: str, value: Any) -> list[str]:
 
 
 def config_table(groups: Sequence[Group]) -> str:
-    """Every field; those in which groups differ stand out, those that are not the preset's have a star."""
+    """An HTML table of all fields. Fields that differ between groups are highlighted; those that differ from the preset
+    have a star."""
     configs = [next((run.config for run in group.runs if run.config), None) for group in groups]
     known = [(group, config) for group, config in zip(groups, configs, strict=True) if config]
     if not known:
@@ -65,7 +66,7 @@ def config_table(groups: Sequence[Group]) -> str:
 
 
 def origin(run: Run) -> str:
-    """Versions, commit and date, as far as the folder tells."""
+    """Versions, commit and date as an HTML table, as far as run.json has them."""
     about = run.about
     git = about.get("git") or {}
     commit = f"{git.get('commit')}{'' if git.get('clean') else ', with local changes'}" if git.get("commit") else None

@@ -1,6 +1,6 @@
-"""A run folder as data, whatever state it is in: empty, half-written, running or finished.
+"""Reading run folders in any state: empty, half-written, running or finished.
 
-What is missing becomes a warning for the reader, never an exception.
+Missing or broken files become warnings, never exceptions.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ NOT_THE_EXPERIMENT = ("seed", "name", "out", "device", "threads", "wandb", "fast
 """Config fields that say where and how fast a run goes, not what it is."""
 
 PLAIN = ("env.id", "bonus", "policy")
-"""Fields whose values speak for themselves in a label."""
+"""Fields whose values need no name in a label."""
 
 
 @dataclass(eq=False)
@@ -40,7 +40,7 @@ class Run:
     metrics: Columns = field(default_factory=dict)
     timing: Columns = field(default_factory=dict)
     places: dict[int, tuple[int, int]] = field(default_factory=dict)
-    """Room or cell to (frame of the first entry, times entered)."""
+    """Room or grid cell to (frame of the first entry, number of entries)."""
     warnings: list[str] = field(default_factory=list)
 
     @property
@@ -56,23 +56,23 @@ class Run:
         return self.config is not None and self.last("iteration") >= self.config.iterations
 
     def last(self, name: str) -> float:
-        """The newest value of a metric; NaN where there is none."""
+        """The last value of a metric; NaN where there is none."""
         values = self.metrics.get(name, np.empty(0))
         known = values[np.isfinite(values)]
         return float(known[-1]) if len(known) else math.nan
 
     @property
     def video(self) -> Path | None:
-        """The newest video that `rnd watch` left in the folder."""
+        """The newest video that `rnd watch` wrote into the folder."""
         videos = sorted(self.path.glob("watch/*.mp4"), key=lambda path: path.stat().st_mtime)
         return videos[-1] if videos else None
 
 
 def read_run(path: Path) -> Run:
-    """Everything that can be read of a run folder."""
+    """Read all that a run folder has; problems are in `warnings`."""
     run = Run(path)
     if not path.is_dir():
-        raise UserError(f"{path} is no folder; give the folder of a run, for example one under runs/")
+        raise UserError(f"{path} is not a folder; name the folder of a run, for example one under runs/")
     data = _json(run, "config.json")
     if data:
         try:
@@ -83,16 +83,16 @@ def read_run(path: Path) -> Run:
     run.metrics = _columns(run, "metrics.csv")
     run.timing = _columns(run, "timing.csv")
     run.places = _places(run)
-    _judge(run)
+    _check_progress(run)
     return run
 
 
 def expand(paths: list[Path]) -> list[Path]:
-    """Run folders as given; a folder of run folders stands for all of them."""
+    """The given run folders, where a folder of run folders is replaced by all runs in it."""
     found: list[Path] = []
     for path in paths:
         if not path.is_dir():
-            raise UserError(f"{path} is no folder; give the folder of a run, for example one under runs/")
+            raise UserError(f"{path} is not a folder; name the folder of a run, for example one under runs/")
         inside = sorted(child.parent for child in path.glob("*/config.json"))
         found += inside if inside and not (path / "config.json").exists() else [path]
     return list(dict.fromkeys(found))
@@ -111,14 +111,14 @@ def digest(config: Config) -> str:
 
 @dataclass(frozen=True)
 class Group:
-    """Runs of one experiment: they differ in the seed alone."""
+    """Runs of one experiment, which differ only in the seed."""
 
     label: str
     runs: tuple[Run, ...]
 
 
 def grouped(runs: list[Run]) -> list[Group]:
-    """Seeds of one config together, labelled by what tells the groups apart."""
+    """Runs grouped by config without the seed; labels name the fields that differ."""
     groups: dict[str, list[Run]] = {}
     for run in runs:
         key = digest(run.config) if run.config else f"unknown {run.path}"
@@ -126,7 +126,7 @@ def grouped(runs: list[Run]) -> list[Group]:
     members = list(groups.values())
     configs = [group[0].config for group in members if group[0].config]
     chosen = {name for config in configs for name, value in flatten(config).items() if value != _preset(config)[name]}
-    # What a game's preset decides is said by the name of the game.
+    # Fields that only follow the preset of a game are not named: the game itself is.
     differing = [name for name in differences(configs) if name in chosen or name in PLAIN]
     labels = [_label(group[0], differing) for group in members]
     return [Group(label, tuple(group)) for label, group in zip(labels, members, strict=True)]
@@ -203,8 +203,8 @@ def _places(run: Run) -> dict[int, tuple[int, int]]:
         return {}
 
 
-def _judge(run: Run) -> None:
-    """Say what a reader must know before believing the curves."""
+def _check_progress(run: Run) -> None:
+    """Warn about a run without metrics and about an unfinished run."""
     if not run.iterations:
         run.warnings.append("no metrics yet: the run has not ended its first rollout")
     elif run.config and not run.finished:

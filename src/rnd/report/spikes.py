@@ -1,15 +1,16 @@
-"""Spikes of the bonus: the moments that a reader should see."""
+"""Spikes of the bonus: the steps that the strip and the video show."""
 
 from __future__ import annotations
 
 import numpy as np
 
 MOST = 14
-"""Frames in the strip."""
+"""Default of the largest number of spikes."""
 
 
-def spikes(bonus: np.ndarray, most: int = MOST) -> list[int]:
-    """Indices of the highest local maxima above the median, in order of time; apart, so that none is shown twice."""
+def find_spikes(bonus: np.ndarray, most: int = MOST) -> list[int]:
+    """Indices of the highest local maxima above the median, in order of time. Neighbours keep a distance, so that one
+    event is shown once."""
     if len(bonus) == 0:
         return []
     apart = max(2, len(bonus) // (3 * most))

@@ -1,30 +1,29 @@
-"""Figure 1 of the paper: the bonus over an episode, its spikes numbered, and the frames at the spikes underneath."""
+"""Figure 1 of the paper: the bonus over an episode with numbered spikes, and the frames at the spikes below it."""
 
 from __future__ import annotations
 
-import csv
-import io
 from pathlib import Path
 
 import numpy as np
 
+from rnd.record.tables import csv_text
 from rnd.report.figure import COLOURS, new_figure, save
-from rnd.report.play import Episode
+from rnd.report.play import PlayedEpisode
 
 FEWEST, MOST = 4, 7
-"""Frames side by side."""
+"""Number of frames in a row."""
 
 
 def draw_strip(
-    episode: Episode, spikes: list[int], frames: dict[int, np.ndarray], stem: Path, title: str, note: str | None
+    episode: PlayedEpisode, spikes: list[int], frames: dict[int, np.ndarray], stem: Path, title: str, scaled: str | None
 ) -> list[Path]:
-    """PNG, SVG and CSV under one name."""
+    """Write the strip as PNG and SVG and the steps as CSV; returns the paths."""
     columns = min(max(len(spikes), FEWEST), MOST)
     rows = -(-len(spikes) // columns)
     figure = new_figure(11, 3.2 + 2.1 * rows)
     grid = figure.add_gridspec(1 + rows, columns, height_ratios=[1.5, *[1.0] * rows])
     ax = figure.add_subplot(grid[0, :])
-    steps, bonus = np.array([m.step for m in episode.moments]), episode.bonus
+    steps, bonus = np.array([step.step for step in episode.steps]), episode.bonus
     ax.plot(steps, bonus, color=COLOURS[0], lw=1.1)
     for number, index in enumerate(spikes, 1):
         ax.plot(steps[index], bonus[index], "o", ms=3.5, color=COLOURS[1])
@@ -39,27 +38,25 @@ def draw_strip(
         small.imshow(frames[index])
         small.set_xticks([])
         small.set_yticks([])
-        words = named(episode, index)
+        words = events_near(episode, index)
         small.set_title(f"{number}" + (f": {words}" if words else ""), fontsize=7.5)
     figure.suptitle(title, fontsize=11, fontweight="bold")
-    if note:
-        figure.supxlabel(f"scaled: {note}; not the paper's experiment", fontsize=7.5, color="#555555")
+    if scaled:
+        figure.supxlabel(f"scaled: {scaled}; not the paper's experiment", fontsize=7.5, color="#555555")
     return save(figure, stem, table(episode, spikes))
 
 
-def named(episode: Episode, index: int, reach: int = 3) -> str:
-    """The events around a spike, in words: the bonus of an event may come a few steps after it."""
-    near = episode.moments[max(0, index - reach) : index + reach + 1]
-    return ", ".join(dict.fromkeys(event for moment in near for event in moment.events))
+def events_near(episode: PlayedEpisode, index: int, reach: int = 3) -> str:
+    """The events around a spike; the bonus of an event may come a few steps after it."""
+    near = episode.steps[max(0, index - reach) : index + reach + 1]
+    return ", ".join(dict.fromkeys(event for step in near for event in step.events))
 
 
-def table(episode: Episode, spikes: list[int]) -> str:
-    """Every step with its bonus; spikes by their number."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["step", "bonus", "reward", "return", "place", "lives", "spike", "events"])
+def table(episode: PlayedEpisode, spikes: list[int]) -> str:
+    """Every step with its bonus and the number of its spike, as CSV."""
     numbers = {index: number for number, index in enumerate(spikes, 1)}
-    for index, m in enumerate(episode.moments):
-        values = [m.step, repr(m.bonus), repr(m.reward), repr(m.score), m.room, m.lives]
-        writer.writerow([*values, numbers.get(index, ""), "; ".join(m.events)])
-    return text.getvalue()
+    rows = [
+        (s.step, s.bonus, s.reward, s.score, s.room, s.lives, numbers.get(index, ""), "; ".join(s.events))
+        for index, s in enumerate(episode.steps)
+    ]
+    return csv_text(("step", "bonus", "reward", "return", "place", "lives", "spike", "events"), rows)

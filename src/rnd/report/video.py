@@ -1,7 +1,7 @@
-"""The mp4: the game beside its bonus curve.
+"""The video: the game beside its bonus curve.
 
-The curve is drawn once, bright and dim, and each frame of the video takes the bright part up to now. H.264 with 4:2:0
-colours and the index at the front: what every browser plays.
+The curve is drawn once bright and once dim; each frame shows the bright one up to the current step. The format is H.264
+with 4:2:0 colours and the index at the front, which every browser plays.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from rnd.errors import RunError
-from rnd.report.play import Moment
+from rnd.report.play import PlayedStep
 
 WIDTH, HEIGHT = 1152, 480
 GAME = (16, 44, 384, 420)
@@ -24,7 +24,7 @@ BACKGROUND, INK, DIM, ACCENT, SPIKE = (18, 22, 30), (232, 236, 242), (70, 78, 92
 
 
 class Overlay:
-    """Everything in the picture but the game."""
+    """Everything in the picture except the game."""
 
     def __init__(self, title: str, bonus: np.ndarray, spikes: list[int], *, rooms: bool = False):
         self.bonus, self.spikes, self.rooms = bonus, spikes, rooms
@@ -33,27 +33,27 @@ class Overlay:
         self._dim, self._bright = self._plot(title, DIM), self._plot(title, ACCENT)
 
     def point(self, index: int, value: float) -> tuple[float, float]:
-        """Where a step's bonus stands, in pixels."""
+        """Pixel position of a bonus value at a step."""
         x, y, width, height = CURVE
         return x + (width - 1) * index / max(len(self.bonus) - 1, 1), y + (height - 1) * (1 - value / self.top)
 
-    def frame(self, index: int, moment: Moment, recent: str) -> np.ndarray:
-        """The picture of one step."""
+    def frame(self, index: int, step: PlayedStep, recent: str) -> np.ndarray:
+        """The frame of one step; `recent` names the last spike."""
         from PIL import Image, ImageDraw
 
         now = round(self.point(index, 0.0)[0])
         canvas = self._dim.copy()
         canvas[:, : now + 1] = self._bright[:, : now + 1]
-        assert moment.screen is not None
-        _paste(canvas, moment.screen)
+        assert step.screen is not None
+        _paste(canvas, step.screen)
         image = Image.fromarray(canvas)
         pen = ImageDraw.Draw(image)
         x, y, width, height = CURVE
         pen.line([(now, y), (now, y + height)], fill=INK, width=1)
-        place = f"   room {moment.room % 256}" if self.rooms and moment.room >= 0 else ""
-        lives = f"   lives {moment.lives}" if moment.lives else ""
-        pen.text((x, 58), f"step {moment.step:,}   return {moment.score:g}{place}{lives}", fill=INK, font=self.small)
-        value = f"bonus {moment.bonus:.4g}"
+        place = f"   room {step.room % 256}" if self.rooms and step.room >= 0 else ""
+        lives = f"   lives {step.lives}" if step.lives else ""
+        pen.text((x, 58), f"step {step.step:,}   return {step.score:g}{place}{lives}", fill=INK, font=self.small)
+        value = f"bonus {step.bonus:.4g}"
         pen.text((x + width, 58), value, fill=ACCENT, font=self.small, anchor="ra")
         pen.text((x, y + height + 38), recent, fill=SPIKE, font=self.small)
         return np.asarray(image)
@@ -90,21 +90,9 @@ class Mp4:
         self.path = path
         path.parent.mkdir(parents=True, exist_ok=True)
         self._partial = path.with_name(f".{path.name}.part.mp4")
-        command = [imageio_ffmpeg.get_ffmpeg_exe(), "-y", "-loglevel", "error", "-f", "rawvideo", "-pix_fmt", "rgb24"]
-        command += [
-            "-s",
-            f"{WIDTH}x{HEIGHT}",
-            "-r",
-            str(fps),
-            "-i",
-            "-",
-            "-an",
-            "-c:v",
-            "libx264",
-            "-preset",
-            "veryfast",
-        ]
-        command += ["-crf", "23", "-pix_fmt", "yuv420p", "-movflags", "+faststart", str(self._partial)]
+        source = f"-y -loglevel error -f rawvideo -pix_fmt rgb24 -s {WIDTH}x{HEIGHT} -r {fps} -i -"
+        target = "-an -c:v libx264 -preset veryfast -crf 23 -pix_fmt yuv420p -movflags +faststart"
+        command = [imageio_ffmpeg.get_ffmpeg_exe(), *source.split(), *target.split(), str(self._partial)]
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE)
 
     def __enter__(self) -> Mp4:
@@ -115,27 +103,27 @@ class Mp4:
         try:
             self._process.stdin.write(frame.tobytes())
         except BrokenPipeError:
-            raise RunError(f"ffmpeg stopped: {self._words()}") from None
+            raise RunError(f"ffmpeg stopped: {self._errors()}") from None
 
     def __exit__(self, kind: object, *_: object) -> None:
         assert self._process.stdin is not None
         if not self._process.stdin.closed:
             self._process.stdin.close()
-        words, code = self._words(), self._process.wait()
+        errors, code = self._errors(), self._process.wait()
         if kind is None and code == 0:
             self._partial.replace(self.path)
             return
         self._partial.unlink(missing_ok=True)
         if kind is None:
-            raise RunError(f"ffmpeg could not write {self.path}: {words}")
+            raise RunError(f"ffmpeg could not write {self.path}: {errors}")
 
-    def _words(self) -> str:
+    def _errors(self) -> str:
         assert self._process.stderr is not None
         return " ".join(self._process.stderr.read().decode(errors="replace").split()) or "no reason given"
 
 
 def _paste(canvas: np.ndarray, picture: np.ndarray) -> None:
-    """The game's picture, as large as its box allows; Atari's pixels stay sharp."""
+    """Copy the game's picture into its box, as large as possible; Atari's pixels stay sharp."""
     import cv2
 
     x, y, width, height = GAME
@@ -148,7 +136,7 @@ def _paste(canvas: np.ndarray, picture: np.ndarray) -> None:
 
 
 def _font(size: int) -> Any:
-    """DejaVu Sans, which matplotlib brings along."""
+    """DejaVu Sans, which is part of matplotlib."""
     from matplotlib import font_manager
     from PIL import ImageFont
 

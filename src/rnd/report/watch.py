@@ -1,12 +1,12 @@
-"""Play a trained agent and show it: video, strip of frames and table of one episode.
+"""Play a trained agent and write one episode as video, strip of frames and table.
 
-Two passes: the first finds the best episode and its spikes, the second plays the same episode again and writes the
-pictures as they come, so that an hour of play needs no more memory than a second.
+There are two passes. The first finds the best episode and its spikes. The second plays the same episode again and
+writes each frame at once, so that no more than one screen and those of the spikes are in memory.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -14,82 +14,65 @@ from rich.console import Console
 
 from rnd.config import positive
 from rnd.errors import RunError
-from rnd.record.export import Agent, load_agent
+from rnd.record.export import Agent, load_agent, unpacked_name
 from rnd.record.progress import Phase
-from rnd.report.play import Episode, episode, play
+from rnd.report.options import WatchOptions
+from rnd.report.play import PlayedEpisode, episode, play
 from rnd.report.runs import game_of
-from rnd.report.spikes import MOST, spikes
-from rnd.report.strip import draw_strip, named
+from rnd.report.spikes import find_spikes
+from rnd.report.strip import draw_strip, events_near
 from rnd.report.video import Mp4, Overlay
 
 
-@dataclass(frozen=True)
-class WatchOptions:
-    """What to play and how to show it."""
-
-    episodes: int = 1
-    """Play so many episodes and show the one with the highest return (the highest bonus where returns are equal)."""
-    seed: int = 1
-    """The same seed plays the same episodes."""
-    spikes: int = MOST
-    """Spikes shown at most."""
-    fps: int | None = None
-    """Steps a second of the video; default 30 for Atari, 10 elsewhere."""
-    note: str | None = None
-    """What the picture must admit."""
-
-
-def watch(path: Path, stem: Path, options: WatchOptions, console: Console) -> list[Path]:
-    """Play, and write STEM.mp4, .png, .svg and .csv; returns the paths."""
+def watch(path: Path, options: WatchOptions, console: Console, scaled: str | None = None) -> list[Path]:
+    """Play the agent at `path`, write .mp4, .png, .svg and .csv, and return their paths. `scaled` states the sizes of a
+    scaled experiment, for the picture."""
     positive(options, "episodes", "spikes", "fps")
+    default = unpacked_name(path).with_suffix("") if path.is_file() else path / "watch" / "episode"
+    stem = Path(options.out) if options.out else default
+    video = stem.with_name(stem.name + ".mp4")
     agent = load_agent(path, "cpu")
     best = best_episode(agent, options, console)
-    if not best.moments:
-        raise RunError("the episode ended with its first step: there is nothing to show")
-    marked = spikes(best.bonus, options.spikes)
+    if not best.steps:
+        raise RunError("the episode ended with its first step: there is nothing to show; play more with --episodes")
+    spikes = find_spikes(best.bonus, options.spikes)
     title = f"{game_of(agent.config)}: {agent.config.bonus} bonus over an episode, return {best.score:g}"
-    frames = film(agent, best, marked, stem.with_name(stem.name + ".mp4"), title, options, console)
-    pictures = draw_strip(best, marked, frames, stem, title, options.note)
-    return [stem.with_name(stem.name + ".mp4"), *pictures]
+    overlay = Overlay(title, best.bonus, spikes, rooms=agent.config.env.id.startswith("ALE/"))
+    frames = write_video(agent, best, overlay, video, options, console)
+    return [video, *draw_strip(best, spikes, frames, stem, title, scaled)]
 
 
-def best_episode(agent: Agent, options: WatchOptions, console: Console) -> Episode:
-    """The episode worth showing."""
-    best: Episode | None = None
-    with Phase(console, "playing", options.episodes, unit="episodes") as phase:
+def best_episode(agent: Agent, options: WatchOptions, console: Console) -> PlayedEpisode:
+    """The episode with the highest return; of equal returns, the one with the highest bonus."""
+
+    def played(phase: Phase) -> Iterator[PlayedEpisode]:
         for number in range(options.episodes):
-            played = episode(agent, options.seed, number)
-            if best is None or worth(played) > worth(best):
-                best = played
+            yield episode(agent, options.seed, number)
             phase.advance(number + 1)
-    assert best is not None
-    return best
+
+    with Phase(console, "playing", options.episodes, unit="episodes") as phase:
+        return max(played(phase), key=lambda one: (one.score, float(one.bonus.max()) if one.steps else 0.0))
 
 
-def worth(played: Episode) -> tuple[float, float]:
-    return played.score, float(played.bonus.max()) if played.moments else 0.0
-
-
-def film(
-    agent: Agent, best: Episode, marked: list[int], path: Path, title: str, options: WatchOptions, console: Console
+def write_video(
+    agent: Agent, best: PlayedEpisode, overlay: Overlay, path: Path, options: WatchOptions, console: Console
 ) -> dict[int, np.ndarray]:
-    """Play the episode again and write the video; returns the screens at the spikes."""
-    atari = agent.config.env.id.startswith("ALE/")
-    overlay = Overlay(title, best.bonus, marked, rooms=atari)
-    numbers = {index: number for number, index in enumerate(marked, 1)}
+    """Play the episode again and write the video; returns spike index to screen."""
+    numbers = {index: number for number, index in enumerate(overlay.spikes, 1)}
     frames: dict[int, np.ndarray] = {}
     recent = ""
-    replayed = play(agent, options.seed, best.seed, screens=True)
-    fps = options.fps or (30 if atari else 10)
-    with Mp4(path, fps) as video, Phase(console, "filming", len(best.moments)) as phase:
-        for index, (moment, expected) in enumerate(zip(replayed, best.moments, strict=False)):
-            if moment.bonus != expected.bonus:
-                raise RunError(f"the episode did not repeat itself at step {moment.step}; the video would be false")
+    replayed = play(agent, options.seed, best.number, screens=True)
+    fps = options.fps or (30 if agent.config.env.id.startswith("ALE/") else 10)
+    with Mp4(path, fps) as video, Phase(console, "filming", len(best.steps)) as phase:
+        for index, (step, expected) in enumerate(zip(replayed, best.steps, strict=False)):
+            if step.bonus != expected.bonus:
+                text = "the environment must be deterministic for a seed"
+                raise RunError(f"the episode differs at step {step.step} when played again: {text}")
             if index in numbers:
-                words = named(best, index)
+                words = events_near(best, index)
                 recent = f"{numbers[index]}" + (f": {words}" if words else ": a spike of the bonus")
-                assert moment.screen is not None
-                frames[index] = moment.screen.copy()
-            video.write(overlay.frame(index, moment, recent))
+                assert step.screen is not None
+                frames[index] = step.screen.copy()
+            video.write(overlay.frame(index, step, recent))
             phase.advance(index + 1)
     return frames

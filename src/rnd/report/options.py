@@ -1,0 +1,23 @@
+"""Flags of `rnd watch`, apart from the code that plays: --help does not load torch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rnd.report.spikes import MOST
+
+
+@dataclass(frozen=True)
+class WatchOptions:
+    """What to play and how to show it."""
+
+    episodes: int = 1
+    """Play this many episodes and show the one with the highest return (of equal returns, the highest bonus)."""
+    seed: int = 1
+    """The same seed plays the same episodes."""
+    spikes: int = MOST
+    """Largest number of spikes of the bonus to show."""
+    fps: int | None = None
+    """Steps per second of the video; default 30 for Atari, 10 elsewhere."""
+    out: str | None = None
+    """Where to write, without file ending; default: RUN/watch/episode, or the file's name."""

@@ -297,8 +297,11 @@ def open_options(base: type[Options], values: dict[str, Any]) -> Options:
     values = {name: tuple(v) if isinstance(v, list) else v for name, v in values.items()}
     known = {f.name for f in dataclasses.fields(base)}
     extra = {name: type(v) if isinstance(v, Options) else Any for name, v in values.items() if name not in known}
-    kind: type[Options] = _opened(base, *sorted(extra.items(), key=str)) if extra else base
-    return kind(**values)
+    kind: Any = base
+    if extra:
+        kind = _opened(kind, *sorted(extra.items(), key=str))
+    options: Options = kind(**values)
+    return options
 
 
 @functools.cache

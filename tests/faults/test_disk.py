@@ -9,10 +9,11 @@ import pytest
 from fault_helpers import fingerprint, iterations, quiet, resume, small, start
 
 from rnd import run
+from rnd.config import WriterOptions
 from rnd.errors import RunError
 from rnd.record import checkpoint
 from rnd.record.keeper import NotSavedError
-from rnd.record.metrics import CsvWriter, Writers, read_csv
+from rnd.record.metrics import CsvWriter, RunInfo, Writers, read_csv
 from rnd.record.tensorboard import TensorBoardWriter
 
 BIG_NETWORK = {"width": 96}

@@ -8,22 +8,16 @@ from collections.abc import Sequence
 from typing import Any
 
 from rnd.config import Config
-from rnd.presets import ATARI_GAMES, preset
-from rnd.report.runs import Group, Run, differences, flatten
-
-PLACE = ("out", "name", "wandb")
-"""Fields that say where results go, not what they are."""
-
+from rnd.presets import ATARI_GAMES, changes
+from rnd.report.runs import Group, Run, differences
 
 def command_of(config: Config) -> str:
-    """The shortest `rnd train` command with this config."""
+    """The shortest `rnd train` command with this config. What is written and where is left out."""
     env_id = config.env.id
     game = next((name for name, full in ATARI_GAMES.items() if full == env_id), env_id)
-    start, mine = flatten(preset(game)), flatten(config)
     words = ["rnd", "train", game]
-    for name, value in mine.items():
-        if name not in (*PLACE, "env.id") and value != start[name]:
-            words += flag(name, value)
+    for name, value in changes(config, "experiment", "seed", "place").items():
+        words += flag(name, value) if name != "env.id" else []
     return shlex.join(words)
 
 
@@ -44,14 +38,13 @@ def config_table(groups: Sequence[Group]) -> str:
     if not known:
         return ""
     differing = set(differences([config for _, config in known]))
-    flat = [flatten(config) for _, config in known]
-    starts = [flatten(preset(config.env.id)) for _, config in known]
+    flat = [config.flat() for _, config in known]
+    changed_here = {name for _, config in known for name in changes(config, "experiment", "place")} - {"env.id"}
+    hidden = {name for _, config in known for name in config.named("recording") if "." not in name}
     rows = []
-    for name in flat[0]:
-        if name in PLACE:
-            continue
-        values = [f[name] for f in flat]
-        changed = any(f[name] != s[name] for f, s in zip(flat, starts, strict=True)) and name not in ("env.id", "seed")
+    for name in dict.fromkeys(name for values in flat for name in values if name not in hidden):
+        values = [f.get(name, "") for f in flat]
+        changed = name in changed_here
         classes = " ".join(["differs"] * (name in differing) + ["changed"] * changed)
         cells = "".join(f"<td>{html.escape(str(value))}</td>" for value in values)
         rows.append(f'<tr class="{classes}"><td>{name}</td>{cells}</tr>')

@@ -5,7 +5,6 @@ Missing or broken files become warnings, never exceptions.
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import json
 import math
@@ -16,15 +15,13 @@ from typing import Any
 
 import numpy as np
 
+from rnd.components import resolve
 from rnd.config import Config
 from rnd.errors import UserError
-from rnd.presets import preset
+from rnd.presets import changes
 from rnd.record.metrics import read_csv
 
 Columns = dict[str, np.ndarray]
-
-NOT_THE_EXPERIMENT = ("seed", "name", "out", "device", "threads", "wandb", "fast", "precision", "ranks")
-"""Config fields that say where and how fast a run goes, not what it is."""
 
 PLAIN = ("env.id", "bonus", "policy")
 """Fields whose values need no name in a label."""
@@ -99,13 +96,11 @@ def expand(paths: list[Path]) -> list[Path]:
 
 
 def digest(config: Config) -> str:
-    """Eight letters for the experiment: the same for all its seeds, wherever and on whatever they run."""
-    data = config.to_dict()
-    for name in (*NOT_THE_EXPERIMENT, "checkpoint"):
-        data.pop(name, None)
-    data["env"]["num_envs"] = config.all_envs
-    for name in ("workers", "backend", "timeout", "first"):
-        data["env"].pop(name, None)
+    """Eight letters for the experiment: the same for all seeds, devices and numbers of ranks.
+
+    Only what differs from the game's preset counts, so that a new config field changes no digest.
+    """
+    data = changes(config, "experiment") | {"env.id": config.env.id, "env.num_envs": config.all_envs}
     return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()[:8]
 
 
@@ -125,7 +120,7 @@ def grouped(runs: list[Run]) -> list[Group]:
         groups.setdefault(key, []).append(run)
     members = list(groups.values())
     configs = [group[0].config for group in members if group[0].config]
-    chosen = {name for config in configs for name, value in flatten(config).items() if value != _preset(config)[name]}
+    chosen = {name for config in configs for name in changes(config, "experiment")}
     # Fields that only follow the preset of a game are not named: the game itself is.
     differing = [name for name in differences(configs) if name in chosen or name in PLAIN]
     labels = [_label(group[0], differing) for group in members]
@@ -134,25 +129,9 @@ def grouped(runs: list[Run]) -> list[Group]:
 
 def differences(configs: list[Config]) -> list[str]:
     """Dotted names of the fields in which experiments differ."""
-    flat = [flatten(config) for config in configs]
-    skip = set(NOT_THE_EXPERIMENT)
-    return [name for name in (flat[0] if flat else ()) if name not in skip and len({str(f[name]) for f in flat}) > 1]
-
-
-def flatten(config: Config) -> dict[str, Any]:
-    """{"env.num_envs": 128, ...} in the order of the definition."""
-    flat: dict[str, Any] = {}
-    for item in dataclasses.fields(config):
-        value = getattr(config, item.name)
-        if dataclasses.is_dataclass(value):
-            flat |= {f"{item.name}.{inner.name}": getattr(value, inner.name) for inner in dataclasses.fields(value)}
-        else:
-            flat[item.name] = value
-    return flat
-
-
-def _preset(config: Config) -> dict[str, Any]:
-    return flatten(preset(config.env.id))
+    flat = [resolve(config, import_all=False).flat() for config in configs]
+    names = dict.fromkeys(name for config in configs for name in resolve(config, import_all=False).named("experiment"))
+    return [name for name in names if len({str(values.get(name)) for values in flat}) > 1]
 
 
 def _label(run: Run, differing: list[str]) -> str:
@@ -160,9 +139,9 @@ def _label(run: Run, differing: list[str]) -> str:
         return run.name
     if not differing:
         return f"{game_of(run.config)}, {run.config.bonus}, {run.config.policy}"
-    flat = flatten(run.config)
+    flat = resolve(run.config, import_all=False).flat()
     parts = [game_of(run.config) if name == "env.id" else str(flat[name]) for name in PLAIN if name in differing]
-    parts += [f"{name.split('.')[-1]} {flat[name]}" for name in differing if name not in PLAIN][:4]
+    parts += [f"{name.split('.')[-1]} {flat[name]}" for name in differing if name not in PLAIN and name in flat][:4]
     return ", ".join(parts)
 
 

@@ -43,3 +43,12 @@ def test_samples_have_the_stated_probabilities(spec):
     for k, part in enumerate(logits[0].split(spec.sizes)):
         share = torch.bincount(drawn[:, k], minlength=len(part)) / 200_000
         torch.testing.assert_close(share, part.softmax(-1), atol=0.005, rtol=0)
+
+
+def test_continuous_samples_are_mean_plus_deviation_times_noise():
+    noise = act.draw_noise(BOX, (3,), torch.Generator().manual_seed(0), torch.device("cpu"))
+    logits = torch.tensor([1.0, -2.0, 0.5, -1.0]).expand(3, 4)
+    expected = torch.tensor([1.0, -2.0]) + torch.tensor([0.5, -1.0]).exp() * noise
+    torch.testing.assert_close(act.sample(BOX, logits, noise), expected)
+    many = act.draw_noise(BOX, (100_000,), torch.Generator().manual_seed(0), torch.device("cpu"))
+    torch.testing.assert_close(many.std(0), torch.ones(2), atol=0.01, rtol=0)

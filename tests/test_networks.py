@@ -122,3 +122,18 @@ def test_folded_convolutions_are_the_same(frames, third_kernel, activation):
         results.append([out, *torch.autograd.grad(out.square().sum(), list(torso.parameters()))])
     for plain, folded in zip(*results, strict=True):
         torch.testing.assert_close(folded, plain, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("kind", [CNN, GRU])
+def test_images_are_scaled_to_one(kind):
+    """A white frame is an input of ones; the torso has no other scaling."""
+    policy = kind(IMAGE, ACTIONS, kind.Options())
+    frames = torch.randint(0, 256, (2, 4, 84, 84), dtype=torch.uint8)
+    torch.testing.assert_close(policy.features(frames), policy.torso(frames.double().div(255).float()))
+    white = torch.full((1, 4, 84, 84), 255, dtype=torch.uint8)
+    torch.testing.assert_close(policy.features(white), policy.torso(torch.ones(1, 4, 84, 84)))
+
+
+def test_vectors_are_not_scaled():
+    policy, obs = MLP(VECTOR, ACTIONS, MLP.Options()), torch.randn(3, 10)
+    assert torch.equal(policy.features(obs), policy.torso(obs))

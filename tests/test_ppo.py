@@ -45,6 +45,7 @@ def test_loss_against_numpy():
     assert float(losses["value_ext_loss"]) == pytest.approx(((values[0] - returns[0]) ** 2).mean())
     assert float(losses["value_int_loss"]) == pytest.approx(((values[1] - returns[1]) ** 2).mean())
     assert float(losses["clip_share"]) == pytest.approx((np.abs(ratio - 1) > 0.1).mean())
+    assert float(losses["approx_kl"]) == pytest.approx((ratio - 1 - np.log(ratio)).mean())
 
 
 @pytest.mark.parametrize(("envs_", "share"), [(32, 1.0), (128, 0.25), (256, 0.125), (1024, 0.03125)])
@@ -146,3 +147,35 @@ def test_intrinsic_only_ignores_the_extrinsic_reward():
             pass
         results.append(snapshot(trainer.policy))
     assert all(torch.equal(results[0][name], results[1][name]) for name in results[0])
+
+
+def test_reported_losses_are_means_over_all_minibatches(monkeypatch):
+    """Epochs x minibatches of them, each counted once."""
+    trainer, seen = trainer_of(tiny()), []
+    whole = trainer.learner._loss
+
+    def watched(*args):
+        losses = whole(*args)
+        seen.append({name: float(value.detach()) for name, value in losses.items()})
+        return losses
+
+    monkeypatch.setattr(trainer.learner, "_loss", watched)
+    row = next(trainer.train())
+    assert len(seen) == 16
+    for name in seen[0]:
+        assert row[name] == pytest.approx(np.mean([losses[name] for losses in seen]), rel=1e-5, abs=1e-7), name
+
+
+def test_every_epoch_draws_its_own_mask(monkeypatch):
+    config = tiny()
+    trainer = trainer_of(replace(config, bonus_options=replace(config.bonus_options, keep=0.5)))
+    masks, whole = [], trainer.learner.epoch
+
+    def watched(batch, totals):
+        masks.append(batch.keep_TN.clone())
+        return whole(batch, totals)
+
+    monkeypatch.setattr(trainer.learner, "_epoch", watched)
+    next(trainer.train())
+    assert len(masks) == 4 and not any(torch.equal(masks[0], mask) for mask in masks[1:])
+    assert 0.3 < float(torch.stack(masks).float().mean()) < 0.7

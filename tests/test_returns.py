@@ -62,21 +62,21 @@ def streams(seed=1):
 def test_two_heads_have_two_horizons_and_two_discounts():
     ext, int_, values_ext, values_int, done = streams()
     config = Config()
-    beyond = np.where(done, np.random.default_rng(1).normal(size=done.shape), 0.0)
-    targets = combine(config, *map(torch.tensor, (ext, int_, values_ext, values_int, done, beyond)))
-    advantages_ext = reference_gae(ext + beyond, values_ext, done, 0.999, 0.95, episodic=True)
+    bootstrap = np.where(done, np.random.default_rng(1).normal(size=done.shape), 0.0)
+    targets = combine(config, *map(torch.tensor, (ext, int_, values_ext, values_int, done, bootstrap)))
+    advantages_ext = reference_gae(ext + bootstrap, values_ext, done, 0.999, 0.95, episodic=True)
     advantages_int = reference_gae(int_, values_int, done, 0.99, 0.95, episodic=False)
     np.testing.assert_allclose(targets.advantages_TN.numpy(), 2 * advantages_ext + advantages_int)
     np.testing.assert_allclose(targets.returns_ext_TN.numpy(), advantages_ext + values_ext[:-1])
     np.testing.assert_allclose(targets.returns_int_TN.numpy(), advantages_int + values_int[:-1])
 
 
-def test_one_head_sums_the_rewards():
+def test_one_head_sums_the_rewards_and_has_the_extrinsic_discount():
     ext, int_, values_ext, values_int, done = streams(2)
-    config = Config(value_heads=1, episodic_int=True, gamma_ext=0.99, gamma_int=0.99)
-    beyond = np.where(done, np.random.default_rng(1).normal(size=done.shape), 0.0)
-    targets = combine(config, *map(torch.tensor, (ext, int_, values_ext, values_int, done, beyond)))
-    rewards = 2 * ext + int_ + beyond  # the value past a time limit is one of weighted rewards already
+    config = Config(value_heads=1, episodic_int=True, gamma_ext=0.97, gamma_int=0.5)
+    bootstrap = np.where(done, np.random.default_rng(1).normal(size=done.shape), 0.0)
+    targets = combine(config, *map(torch.tensor, (ext, int_, values_ext, values_int, done, bootstrap)))
+    rewards = 2 * ext + int_ + bootstrap  # the value past a time limit is one of weighted rewards already
     np.testing.assert_allclose(
-        targets.advantages_TN.numpy(), reference_gae(rewards, values_ext, done, 0.99, 0.95, episodic=True)
+        targets.advantages_TN.numpy(), reference_gae(rewards, values_ext, done, 0.97, 0.95, episodic=True)
     )

@@ -5,6 +5,7 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from rich.console import Console
@@ -114,6 +115,31 @@ def test_statistics_see_every_next_observation_once():
     next(trainer.train())
     seen = trainer.collector.frames[1:].reshape(-1, 4).double()
     torch.testing.assert_close(trainer.bonus.whiten.moments.mean, seen.mean(0), rtol=1e-5, atol=1e-7)
+
+
+def test_the_bonus_is_scaled_by_the_return_with_the_intrinsic_discount():
+    """Against a loop over time in numpy, with two discounts that differ."""
+    config = tiny(gamma_ext=0.9, gamma_int=0.5)
+    trainer = Trainer(config, envs.make(config))
+    trainer.start()
+    rollout = trainer.collector.collect()
+    bonus = trainer.bonus.score(rollout.transitions).double().numpy()
+    sums, running = [], np.zeros(bonus.shape[1])
+    for row in bonus:
+        running = 0.5 * running + row
+        sums.append(running)
+    learned = trainer.learn(rollout)
+    assert learned["bonus_scale"] == pytest.approx(np.std(sums), rel=1e-3)
+    assert learned["bonus_scaled"] == pytest.approx(bonus.mean() / np.std(sums), rel=1e-3)
+    assert learned["return_int"] == pytest.approx(running.mean() / np.std(sums), rel=1e-3)
+    assert learned["bonus_max"] == pytest.approx(bonus.max())
+
+
+def test_training_without_a_start_is_refused():
+    config = tiny()
+    trainer = Trainer(config, envs.make(config))
+    with pytest.raises(AssertionError, match=r"call start\(\)"):
+        next(trainer.train())
 
 
 def test_the_random_start_is_at_most_a_tenth_of_the_run():

@@ -297,12 +297,15 @@ def open_options(base: type[Options], values: dict[str, Any]) -> Options:
     values = {name: tuple(v) if isinstance(v, list) else v for name, v in values.items()}
     known = {f.name for f in dataclasses.fields(base)}
     extra = {name: type(v) if isinstance(v, Options) else Any for name, v in values.items() if name not in known}
-    options: Options = (_opened(base, tuple(sorted(extra.items(), key=str))) if extra else base)(**values)
+    kind: Any = base
+    if extra:
+        kind = _opened(kind, *sorted(extra.items(), key=str))
+    options: Options = kind(**values)
     return options
 
 
 @functools.cache
-def _opened(base: type[Options], extra: tuple[tuple[str, Any], ...]) -> type[Options]:
+def _opened(base: Any, *extra: tuple[str, Any]) -> Any:
     """One class per set of fields, so that equal options are equal."""
     fields = [(name, kind, field(default=None)) for name, kind in extra]
     return dataclasses.make_dataclass(base.__name__, fields, bases=(base,), namespace={"opened": True}, frozen=True)

@@ -16,6 +16,9 @@ from rich.console import Console
 
 from rnd import run
 from rnd.config import Config
+from rnd.policy.cnn import CNN
+from rnd.policy.gru import GRU
+from rnd.policy.mlp import MLP
 from rnd.presets import preset
 from rnd.record import checkpoint
 
@@ -32,7 +35,10 @@ def small(game: str = "CartPole-v1", iterations: int = 4, **changes) -> Config:
     env = dataclasses.replace(config.env, **env)
     options = dataclasses.replace(config.bonus_options, features=16, hidden=16, random_steps=1)
     saving = dataclasses.replace(config.checkpoint, **changes.pop("checkpoint", {}))
-    values = {"device": "cpu", "rollout_steps": ROLLOUT, "policy_width": 16, "threads": 1} | changes
+    width = changes.pop("width", 16)
+    policies = {"mlp": MLP.Options(width), "gru": GRU.Options(width), "cnn": CNN.Options()}
+    values = {"device": "cpu", "rollout_steps": ROLLOUT, "threads": 1} | changes
+    values["policy_options"] = policies[values.get("policy", config.policy)]
     config = dataclasses.replace(config, env=env, bonus_options=options, checkpoint=saving, **values)
     return dataclasses.replace(config, frames=iterations * config.frames_per_rollout)
 
@@ -136,7 +142,8 @@ class Rnd:
 
 
 FLAGS = [
-    *("--env.num-envs", "4", "--rollout-steps", "8", "--policy-width", "16", "--device", "cpu", "--threads", "1"),
+    *("--env.num-envs", "4", "--rollout-steps", "8", "--policy-options.width", "16"),
+    *("--device", "cpu", "--threads", "1"),
     *("--bonus-options.features", "16", "--bonus-options.hidden", "16", "--bonus-options.random-steps", "1"),
     *("--out", ".", "--name", "run"),
 ]

@@ -9,13 +9,14 @@ import pytest
 from fault_helpers import fingerprint, iterations, quiet, resume, small, start
 
 from rnd import run
-from rnd.config import Config
+from rnd.config import WriterOptions
 from rnd.errors import RunError
 from rnd.record import checkpoint
 from rnd.record.keeper import NotSavedError
-from rnd.record.metrics import CsvWriter, TensorBoardWriter, Writers, read_csv
+from rnd.record.metrics import CsvWriter, RunInfo, Writers, read_csv
+from rnd.record.tensorboard import TensorBoardWriter
 
-BIG_NETWORK = {"policy_width": 96}
+BIG_NETWORK = {"width": 96}
 """Makes a checkpoint of about 300 kB: on a disk of 1 MB there is room for the first ones only."""
 
 
@@ -40,27 +41,27 @@ def test_only_the_disk_is_excused():
     keeper, console = mock.Mock(), quiet()
     keeper.save.side_effect = NotSavedError("no room")
     run.save_or_warn(keeper, {}, console)
-    assert "no room; training goes on" in console.file.getvalue()
+    assert "no room; training continues" in console.file.getvalue()
     keeper.save.side_effect = RunError("environment 3 raised")
     with pytest.raises(RunError, match="environment 3 raised"):
         run.save_or_warn(keeper, {}, console)
 
 
 def test_training_goes_on_when_a_checkpoint_does_not_fit(disk):
-    config = small(iterations=6, out=str(disk.path), name="run", checkpoint={"every_iterations": 1, "keep_last": 100})
+    changes = {"checkpoint": {"every_iterations": 1, "keep_last": 100}, **BIG_NETWORK}
+    config = small(iterations=6, out=str(disk.path), name="run", **changes)
     console = quiet()
-    config = Config.from_dict(config.to_dict() | BIG_NETWORK)
     with pytest.raises(RunError):
         run.start(config, console)
     said = console.file.getvalue()
-    assert "error: the checkpoint of iteration" in said and "training goes on" in said
+    assert "error: the checkpoint of iteration" in said and "training continues" in said
     assert iterations(disk.path / "run") == [1, 2, 3, 4, 5, 6]
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 def test_disk_full_while_logging(disk):
     """A warning a writer, once; no exception and no hanging thread; with room again, rows are written again."""
-    writers = Writers([CsvWriter(disk.path), TensorBoardWriter(disk.path)])
+    writers = Writers([CsvWriter(disk.path), TensorBoardWriter(RunInfo(disk.path, small(), 0), WriterOptions())])
     row = {"iteration": 0, "frames": 0, "return_mean": 1.0}
     writers.write(row, {"seconds": 1.0})
     writers.flush()

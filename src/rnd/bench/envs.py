@@ -106,7 +106,7 @@ def exactness(options: Options, console: Console) -> int:
 
 
 def rom_named(game: str, supported: Sequence[str]) -> str:
-    """A ROM that the native core plays, by its own name or the short one of the paper's games."""
+    """A ROM that the native core plays, by its name or by the short name of a game of the paper."""
     rom = rom_of(ATARI_GAMES[game]) if game in ATARI_GAMES else game
     if rom not in supported:
         raise UserError(f"the native core does not play {game}; {nearest(game, [*ATARI_GAMES, *supported])}, or all")
@@ -126,28 +126,22 @@ def measure(options: Options, game: str, num_envs: int) -> list[Result]:
     """Results of all candidates for one game and number of environments."""
     threads = options.workers or cores()
     with ExitStack() as stack:
-        ours = our_envs(options, game, num_envs, threads)
-        players = {name: player(env) for name, env in ours.items()}
-        for env in ours.values():
+        envs = measured_envs(options, game, num_envs, threads)
+        players = {name: player(env) for name, env in envs.items()}
+        for env in envs.values():
             stack.callback(env.close)
             env.reset()
         players[BASELINE] = baseline(game, num_envs, threads)
         speeds = take_turns(players, options)
-    backends = {name: env.spec.backend for name, env in ours.items()} | {BASELINE: f"ale-py, {threads} threads"}
-    return [
-        Result(
-            game,
-            num_envs,
-            name,
-            backends[name],
-            statistics.median(speed),
-            statistics.median(mine / theirs for mine, theirs in zip(speed, speeds[BASELINE], strict=True)),
-        )
-        for name, speed in speeds.items()
-    ]
+    backends = {name: env.spec.backend for name, env in envs.items()} | {BASELINE: f"ale-py, {threads} threads"}
+    results = []
+    for name, speed in speeds.items():
+        ratio = statistics.median(one / base for one, base in zip(speed, speeds[BASELINE], strict=True))
+        results.append(Result(game, num_envs, name, backends[name], statistics.median(speed), ratio))
+    return results
 
 
-def our_envs(options: Options, game: str, num_envs: int, threads: int) -> dict[str, VectorEnv]:
+def measured_envs(options: Options, game: str, num_envs: int, threads: int) -> dict[str, VectorEnv]:
     config = preset(game)
     config = dataclasses.replace(config, env=dataclasses.replace(config.env, num_envs=num_envs))
     problem = why_not(config)

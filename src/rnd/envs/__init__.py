@@ -1,4 +1,4 @@
-"""Batched environments. `make` builds the one that a config asks for."""
+"""Environments stepped together. `make` builds those of a config."""
 
 from __future__ import annotations
 

@@ -7,6 +7,7 @@ Stickiness is drawn for every raw frame from a generator that belongs to the env
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import cv2
@@ -38,23 +39,15 @@ class AleEnv(Env):
         max_episode_frames: int,
         time_limits: bool = False,
     ) -> None:
-        self.ale = _interface(rom)
-        self.actions = _actions(self.ale)
+        self.ale = ale_interface(rom)
+        self.actions = minimal_actions(self.ale)
         self.rom, self.frame_skip, self.sticky, self.max_frames = rom, frame_skip, sticky, max_episode_frames
         self.random = SplitMix64(seed)
         self.executed = 0
         self.frames = 0
         self._last, self._last_but_one, self._seen = np.zeros((3, *RAW_SCREEN), np.uint8)
         self._ram = np.zeros(128, np.uint8)
-        self.spec = EnvSpec(
-            id=env_id,
-            observation=ObservationSpec("image", (SCREEN, SCREEN)),
-            action=ActionSpec("discrete", (len(self.actions),)),
-            frame_skip=frame_skip,
-            has_rooms=rom in ROOM_BYTES,
-            time_limits=time_limits,
-            backend="ale-py",
-        )
+        self.spec = replace(atari_spec(rom, env_id, len(self.actions), frame_skip, "ale-py"), time_limits=time_limits)
 
     def reset(self, out: Arrays, i: int) -> None:
         self.ale.reset_game()  # not always the same start: Solaris draws from a timer that is noise at power-on
@@ -134,19 +127,22 @@ def room_number(rom: str, ram: np.ndarray) -> Any:
     return number if level is None else number + 256 * ram[..., level].astype(np.int32)
 
 
-def minimal_actions(rom: str) -> list[int]:
+def atari_spec(rom: str, env_id: str, actions: int, frame_skip: int, backend: str) -> EnvSpec:
+    """What every Atari backend returns as its spec."""
+    observation, action = ObservationSpec("image", (SCREEN, SCREEN)), ActionSpec("discrete", (actions,))
+    return EnvSpec(env_id, observation, action, frame_skip, has_rooms=rom in ROOM_BYTES, backend=backend)
+
+
+def minimal_actions(ale: Any) -> list[int]:
     """The raw actions of a game, in the order of the agent's actions."""
-    return _actions(_interface(rom))
-
-
-def _actions(ale: Any) -> list[int]:
     return [int(getattr(action, "value", action)) for action in ale.getMinimalActionSet()]
 
 
-def _interface(rom: str) -> Any:
+def ale_interface(rom: str) -> Any:
+    """ale-py with a game loaded, without sticky actions and log lines."""
     from ale_py import ALEInterface, LoggerMode, roms
 
-    ALEInterface.setLoggerMode(LoggerMode.Error)  # no banner
+    ALEInterface.setLoggerMode(LoggerMode.Error)
     ale = ALEInterface()
     ale.setFloat("repeat_action_probability", 0.0)
     ale.setInt("random_seed", 0)

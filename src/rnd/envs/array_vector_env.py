@@ -31,4 +31,4 @@ class ArrayVectorEnv(VectorEnv):
             array[...] = state[name]
 
     def _state_layout(self) -> dict[str, Rows]:
-        return dict.fromkeys(self.envs.state, Rows.ARRAY)
+        return dict.fromkeys(self.envs.state, "array")

@@ -63,9 +63,7 @@ def call_factory(factory: Callable[..., Any], num_envs: int) -> Any:
 
 def gym_factory(env_id: str) -> Callable[..., Any]:
     """The function that makes an environment, from a Gymnasium id or `module:function`."""
-    if ":" in env_id:
-        return _imported(env_id)
-    return partial(_make_gym, env_id)
+    return _imported(env_id) if ":" in env_id else partial(_make_gym, env_id)
 
 
 def _imported(name: str) -> Callable[..., Any]:

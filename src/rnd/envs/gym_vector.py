@@ -117,7 +117,7 @@ class GymVectorEnvs(VectorEnv):
         self._restart = True
 
     def _state_layout(self) -> dict[str, Rows]:
-        return {"loads": Rows.SHARED}
+        return {"loads": "shared"}
 
     def close(self) -> None:
         self.vector.close()

@@ -1,4 +1,4 @@
-"""N environments stepped together: the one interface that the trainer knows.
+"""N environments stepped together: the interface that the trainer uses.
 
 Legend: N environments, n = environments of one group.
 
@@ -11,10 +11,9 @@ observation returned with `done` is the first of the next episode, as in the pap
 
 from __future__ import annotations
 
-import enum
 import itertools
 from abc import ABC, abstractmethod
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -23,6 +22,13 @@ from torch import Tensor
 from rnd.envs.process_io import pack_bytes, unpack_bytes
 from rnd.envs.spec import Arrays, EnvSpec, buffer_layout, check_finite
 from rnd.errors import RunError, UserError
+
+Rows = Literal["array", "packed", "ragged", "shared"]
+"""How an array of a saved state holds the environments of a rank.
+
+array: one row per environment. packed: `pack_bytes` of one byte string per environment. ragged: as many rows per
+environment as in `<name>_count`. shared: one number for all; where ranks are merged, the largest is kept.
+"""
 
 
 class Episode(NamedTuple):
@@ -87,19 +93,6 @@ class Buffers:
 
     def __getitem__(self, name: str) -> np.ndarray:
         return self.arrays[name]
-
-
-class Rows(enum.Enum):
-    """How an array of a saved state holds N environments."""
-
-    ARRAY = enum.auto()
-    """One row per environment."""
-    PACKED = enum.auto()
-    """Byte strings of `pack_bytes`, one per environment."""
-    RAGGED = enum.auto()
-    """Some rows per environment; the array with the suffix `_count` holds how many."""
-    SHARED = enum.auto()
-    """One number for all environments of a rank; the largest is kept where ranks are merged."""
 
 
 class VectorEnv(ABC):
@@ -215,9 +208,7 @@ class VectorEnv(ABC):
         self._returns[:] = state["returns"]
         self._lengths[:] = state["lengths"]
         self._room[:] = state["room"]
-        ends = np.cumsum(state["rooms_count"])
-        parts = np.split(state["rooms"], ends[:-1])
-        self._rooms = [set(part.tolist()) for part in parts]
+        self._rooms = [set(rooms.tolist()) for rooms in _split(state, "rooms", "ragged")]
         for name, array in self.buffers.arrays.items():
             array[...] = state[f"buffer.{name}"]
         saved = {name.removeprefix("env."): array for name, array in state.items() if name.startswith("env.")}
@@ -231,17 +222,17 @@ class VectorEnv(ABC):
         """The states of `world` ranks from those of another number of ranks; environments stay in order."""
         if len(states) == world:
             return states
-        layout = {"returns": Rows.ARRAY, "lengths": Rows.ARRAY, "room": Rows.ARRAY}
-        layout |= {"rooms": Rows.RAGGED, "rooms_count": Rows.ARRAY}
-        layout |= {f"env.{name}": kind for name, kind in self._state_layout().items()}
-        layout |= {name: Rows.ARRAY for name in states[0] if name.startswith("buffer.")}
         names = dict.fromkeys(name for state in states for name in state)
-        for name in names:
-            if name not in layout:
-                raise RunError(
-                    f"the saved environments have an entry {name} that {self.spec.backend} cannot split among ranks; "
-                    "resume with the backend and the number of ranks that saved them"
-                )
+        arrays = ("returns", "lengths", "room", "rooms_count", *(name for name in names if name.startswith("buffer.")))
+        layout: dict[str, Rows] = {f"env.{name}": kind for name, kind in self._state_layout().items()}
+        layout |= dict.fromkeys(arrays, "array")
+        layout["rooms"] = "ragged"
+        unknown = sorted(names.keys() - layout)
+        if unknown:
+            raise RunError(
+                f"the saved environments have an entry {unknown[0]} that {self.spec.backend} cannot split among ranks; "
+                "resume with the backend and the number of ranks that saved them"
+            )
         rows = {name: [row for state in states for row in _split(state, name, layout[name])] for name in names}
         size = len(rows["returns"]) // world
         parts = [slice(rank * size, (rank + 1) * size) for rank in range(world)]
@@ -275,17 +266,17 @@ class VectorEnv(ABC):
 
 def _split(state: Arrays, name: str, kind: Rows) -> list[Any]:
     """An array of a saved state, one item per environment."""
-    if kind is Rows.PACKED:
+    if kind == "packed":
         return unpack_bytes(state[name].tobytes())
-    if kind is Rows.RAGGED:
+    if kind == "ragged":
         return np.split(state[name], np.cumsum(state[f"{name}_count"])[:-1])
-    return [state[name]] * len(state["returns"]) if kind is Rows.SHARED else list(state[name])
+    return [state[name]] * len(state["returns"]) if kind == "shared" else list(state[name])
 
 
 def _merge(items: list[Any], kind: Rows) -> np.ndarray:
     """The inverse of `_split`."""
-    if kind is Rows.PACKED:
+    if kind == "packed":
         return np.frombuffer(pack_bytes(items), np.uint8)
-    if kind is Rows.RAGGED:
+    if kind == "ragged":
         return np.concatenate(items)
-    return np.array(max(items)) if kind is Rows.SHARED else np.stack(items)
+    return np.array(max(items)) if kind == "shared" else np.stack(items)

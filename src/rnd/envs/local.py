@@ -37,7 +37,7 @@ class LocalEnvs(VectorEnv):
         self._each(slice(0, self.num_envs), lambda env, i: env.load(saved[i], self.buffers.arrays, i))
 
     def _state_layout(self) -> dict[str, Rows]:
-        return {"cells": Rows.PACKED}
+        return {"cells": "packed"}
 
     def _each(self, rows: slice, do: Callable[[Env, int], Any]) -> None:
         i = rows.start

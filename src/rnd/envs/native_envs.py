@@ -11,12 +11,11 @@ import numpy as np
 
 from rnd.config import Config
 from rnd.envs import native
-from rnd.envs.ale_env import ROOM_BYTES, minimal_actions, room_number
+from rnd.envs.ale_env import ale_interface, atari_spec, minimal_actions, room_number
 from rnd.envs.factories import rom_of
 from rnd.envs.interface import Buffers, Rows, VectorEnv
-from rnd.envs.observations import SCREEN
 from rnd.envs.process_io import pack_bytes, unpack_bytes
-from rnd.envs.spec import ActionSpec, Arrays, EnvSpec, ObservationSpec
+from rnd.envs.spec import Arrays
 from rnd.envs.splitmix import environment_seed
 
 GROUPS = 2
@@ -49,14 +48,9 @@ class NativeEnvs(VectorEnv):
             sticky=env.sticky,
             max_episode_frames=env.max_episode_frames,
         )
-        spec = EnvSpec(
-            id=env.id,
-            observation=ObservationSpec("image", (SCREEN, SCREEN)),
-            action=ActionSpec("discrete", (len(minimal_actions(self.rom)),)),
-            frame_skip=env.frame_skip,
-            has_rooms=self.rom in ROOM_BYTES,
-            backend=f"native core, {threads} thread{'s' if threads > 1 else ''}",
-        )
+        backend = f"native core, {threads} thread{'s' if threads > 1 else ''}"
+        actions = len(minimal_actions(ale_interface(self.rom)))
+        spec = atari_spec(self.rom, env.id, actions, env.frame_skip, backend)
         super().__init__(spec, env.num_envs, Buffers(spec, env.num_envs), groups)
         self.ram = np.zeros((env.num_envs, 128), np.uint8)
         self.spin = spin
@@ -67,17 +61,8 @@ class NativeEnvs(VectorEnv):
 
     def _send(self, group: slice) -> None:
         out = self.buffers
-        self.batch.step_async(
-            out["action"],
-            out["obs"],
-            out["reward"],
-            out["terminated"],
-            out["truncated"],
-            self.ram,
-            out["lives"],
-            group.start,
-            group.stop - group.start,
-        )
+        arrays = (out["action"], out["obs"], out["reward"], out["terminated"], out["truncated"], self.ram, out["lives"])
+        self.batch.step_async(*arrays, group.start, group.stop - group.start)
 
     def _recv(self, group: slice) -> None:
         self.batch.wait(group.start, self.spin)
@@ -97,4 +82,4 @@ class NativeEnvs(VectorEnv):
             self.batch.load(i, saved)
 
     def _state_layout(self) -> dict[str, Rows]:
-        return {"native": Rows.PACKED, "ram": Rows.ARRAY}
+        return {"native": "packed", "ram": "array"}

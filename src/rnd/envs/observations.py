@@ -28,9 +28,7 @@ class Encoder(Protocol):
 
 def make_encoder(space: Any, env_id: str) -> Encoder:
     """The encoder of a Gymnasium observation space."""
-    if is_image(space):
-        return ImageEncoder()
-    return VectorEncoder(space, env_id)
+    return ImageEncoder() if is_image(space) else VectorEncoder(space, env_id)
 
 
 def is_image(space: Any) -> bool:

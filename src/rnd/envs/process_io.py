@@ -32,7 +32,7 @@ def unpack_bytes(data: bytes) -> list[bytes]:
 
 
 def describe_error(error: BaseException) -> tuple[str, str]:
-    """The rest of the line that begins with the environment, and the traceback; our own errors need no traceback."""
+    """The rest of the line that begins with the environment, and the traceback; rnd's errors need none."""
     if isinstance(error, RunError | UserError):
         return f": {error}", ""
     text = "".join(traceback.format_exception(error)).rstrip()

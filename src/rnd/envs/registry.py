@@ -37,9 +37,7 @@ def make(config: Config) -> VectorEnv:
 
             if env.workers:
                 made.close()
-                raise UserError(
-                    f"{env.id} makes a vector environment, which has its own workers; leave out --env.workers"
-                )
+                raise UserError(f"{env.id} is a vector environment, with workers of its own; leave out --env.workers")
             return GymVectorEnvs(made, env.id, env.num_envs, config.seed, env.first)
         made.close()
     return make_single_envs(config, env.workers or 0)
@@ -48,8 +46,7 @@ def make(config: Config) -> VectorEnv:
 def make_atari(config: Config) -> VectorEnv:
     """The native core where it can run the game, else ale-py in worker processes; `spec.backend` has the reason.
 
-    The only place that chooses an Atari backend: a new one is a file with a `VectorEnv`, a branch here, and a name in
-    `EnvConfig.backend`.
+    A new Atari backend is its own file with a `VectorEnv`, a branch here, and a name in `EnvConfig.backend`.
     """
     workers = cores() if config.env.workers is None else config.env.workers
     if config.env.backend == "ale":
@@ -58,18 +55,11 @@ def make_atari(config: Config) -> VectorEnv:
 
     problem = why_not(config)
     if problem is None:
-        threads = native_threads(config)
+        threads = emulator_threads(cores(), on_gpu(config.device)) if config.env.workers is None else max(workers, 1)
         return NativeEnvs(config, threads, spin=on_gpu(config.device) and threads < cores())
     if config.env.backend == "native":
         raise UserError(f"the native core cannot run {config.env.id}: {problem}; nearest: --env.backend ale")
     return make_single_envs(config, workers, f"; native core: {problem}")
-
-
-def native_threads(config: Config) -> int:
-    """--env.workers where it is given, else by the number of cores."""
-    if config.env.workers is not None:
-        return max(config.env.workers, 1)
-    return emulator_threads(cores(), on_gpu(config.device))
 
 
 def emulator_threads(cores: int, gpu: bool) -> int:

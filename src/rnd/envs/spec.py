@@ -18,7 +18,7 @@ Layout = dict[str, tuple[tuple[int, ...], Any]]
 
 @dataclass(frozen=True)
 class ObservationSpec:
-    """What one environment shows: an 84x84 grey image (uint8), or a vector (float32)."""
+    """The observations of one environment: an 84x84 grey image (uint8), or a vector (float32)."""
 
     kind: Literal["image", "vector"]
     shape: tuple[int, ...]

@@ -93,9 +93,7 @@ class WorkerEnvs(VectorEnv):
         self.poll.register(self.replies_out, select.POLLIN)
         try:
             for w in range(workers):
-                self.processes.append(
-                    self._start(config, w, [_share(w, workers, rows) for rows in self.groups], workers)
-                )
+                self.processes.append(self._start(config, w, workers))
             self._collect(max(START_SECONDS, self.timeout))
         except BaseException:
             self.close()
@@ -132,7 +130,7 @@ class WorkerEnvs(VectorEnv):
         self._collect(max(LOAD_SECONDS, self.timeout))
 
     def _state_layout(self) -> dict[str, Rows]:
-        return {"cells": Rows.PACKED}
+        return {"cells": "packed"}
 
     def close(self) -> None:
         """End the workers: close their pipes, and kill those that have not ended after two seconds."""
@@ -157,7 +155,8 @@ class WorkerEnvs(VectorEnv):
 
     # --- messages to the workers ---------------------------------------------------------------------
 
-    def _start(self, config: Config, w: int, parts: list[range], workers: int) -> Process:
+    def _start(self, config: Config, w: int, workers: int) -> Process:
+        parts = [_share(w, workers, rows) for rows in self.groups]
         here, there = multiprocessing.Pipe()
         (their_lifeline, lifeline), (their_commands, commands) = os.pipe(), os.pipe()
         fds = (there.fileno(), their_lifeline, their_commands, self.replies_in)

@@ -44,25 +44,25 @@ class Rig:
         return b"".join(a.tobytes() for a in self.arrays)
 
 
-def replay(game: str, blob: bytes, seed: int, steps: int = 500) -> list[bytes]:
-    """Loads `blob` into a new batch and plays `steps` steps."""
+def replay(game: str, saved: bytes, seed: int, steps: int = 500) -> list[bytes]:
+    """Load `saved` into a new batch and play `steps` steps."""
     rig = Rig(game, 1, seed=999)
-    rig.batch.load(0, blob)
+    rig.batch.load(0, saved)
     actions = np.random.default_rng(seed).integers(rig.batch.num_actions, size=(steps, 1))
     return [rig.step(a) for a in actions]
 
 
 @pytest.mark.parametrize("game", GAMES)
-def test_restored_environments_go_on_as_if_never_stopped(game: str) -> None:
+def test_restored_environments_continue_exactly(game: str) -> None:
     rng = np.random.default_rng(1)
     rig = Rig(game, 1, max_episode_frames=3_000)
     equal = 0
     for trial in range(40):
         for a in rng.integers(rig.batch.num_actions, size=(int(rng.integers(1, 120)), 1)):
             rig.step(a)
-        blob = rig.batch.save(0)
+        saved = rig.batch.save(0)
         other = Rig(game, 1, seed=999, max_episode_frames=3_000)
-        other.batch.load(0, blob)
+        other.batch.load(0, saved)
         assert np.array_equal(other.batch.screen(0), rig.batch.screen(0))
         actions = np.random.default_rng(trial).integers(rig.batch.num_actions, size=(500, 1))
         equal += all(rig.step(a) == other.step(a) for a in actions)
@@ -73,14 +73,14 @@ def test_a_new_process_restores_exactly(tmp_path: Path) -> None:
     rig = Rig("montezuma_revenge", 1)
     for a in np.random.default_rng(0).integers(18, size=(300, 1)):
         rig.step(a)
-    blob = rig.batch.save(0)
-    (tmp_path / "blob").write_bytes(blob)
+    saved = rig.batch.save(0)
+    (tmp_path / "saved").write_bytes(saved)
     program = (
         "import pickle, sys\nfrom pathlib import Path\nfrom test_batch import replay\n"
         "print(pickle.dumps(replay('montezuma_revenge', Path(sys.argv[1]).read_bytes(), 3)).hex())"
     )
     done = subprocess.run(
-        [sys.executable, "-c", program, str(tmp_path / "blob")],
+        [sys.executable, "-c", program, str(tmp_path / "saved")],
         capture_output=True,
         text=True,
         check=True,
@@ -89,14 +89,14 @@ def test_a_new_process_restores_exactly(tmp_path: Path) -> None:
             "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *map(os.path.abspath, sys.path)]),
         },
     )
-    assert pickle.loads(bytes.fromhex(done.stdout)) == replay("montezuma_revenge", blob, 3)
+    assert pickle.loads(bytes.fromhex(done.stdout)) == replay("montezuma_revenge", saved, 3)
 
 
-def test_wrong_blobs_are_refused_in_one_line() -> None:
+def test_wrong_states_are_refused_in_one_line() -> None:
     rig, other = Rig("montezuma_revenge", 1), Rig("pitfall", 1)
-    blob = rig.batch.save(0)
-    damaged = blob[:5_000] + bytes([blob[5_000] ^ 1]) + blob[5_001:]
-    for batch, data in ((rig, b""), (rig, b"x" * len(blob)), (rig, blob[:-1]), (rig, damaged), (other, blob)):
+    saved = rig.batch.save(0)
+    damaged = saved[:5_000] + bytes([saved[5_000] ^ 1]) + saved[5_001:]
+    for batch, data in ((rig, b""), (rig, b"x" * len(saved)), (rig, saved[:-1]), (rig, damaged), (other, saved)):
         with pytest.raises(ValueError) as error:
             batch.batch.load(0, data)
         assert "\n" not in str(error.value)
@@ -110,7 +110,7 @@ def test_threads_do_not_change_the_bytes(threads: int) -> None:
 
 
 @pytest.mark.parametrize("spin", [False, True])
-def test_groups_step_on_their_own_and_at_the_same_time(spin: bool) -> None:
+def test_groups_step_separately_and_at_the_same_time(spin: bool) -> None:
     whole, halves = Rig("venture", 6), Rig("venture", 6, threads=2)
     for a in np.random.default_rng(0).integers(18, size=(100, 6)).astype(np.int32):
         expected = whole.step(a)
@@ -126,7 +126,7 @@ def test_groups_step_on_their_own_and_at_the_same_time(spin: bool) -> None:
 
 
 def test_a_long_step_outlasts_the_spinning() -> None:
-    """Some 10 ms on one thread, where who waits spins for two."""
+    """About 10 ms on one thread, while the waiting thread spins for 2 ms."""
     whole, spun = Rig("venture", 96), Rig("venture", 96)
     actions = np.zeros(96, np.int32)
     expected = whole.step(actions)
@@ -135,7 +135,7 @@ def test_a_long_step_outlasts_the_spinning() -> None:
     assert b"".join(x.tobytes() for x in spun.arrays) == expected
 
 
-def test_a_group_leaves_the_other_rows_alone() -> None:
+def test_a_group_does_not_write_other_rows() -> None:
     rig = Rig("freeway", 4)
     rig.frames[3], rig.ram[3] = 77, 88
     rig.step(np.zeros(4, np.int64), first=1, count=2)
@@ -154,7 +154,7 @@ def test_every_instruction_set_gives_the_same_observations(simd: str) -> None:
         assert best.step(a) == other.step(a)
 
 
-def test_without_autoreset_the_last_frames_are_shown() -> None:
+def test_without_autoreset_an_episode_ends_until_it_is_reset() -> None:
     rig = Rig("freeway", 1, max_episode_frames=6, autoreset=False)
     rig.step(np.zeros(1, np.int64))
     rig.step(np.zeros(1, np.int64))

@@ -10,7 +10,8 @@ native = pytest.importorskip("rnd.envs.native")
 if not native.available():
     pytest.skip(native.why_unavailable(), allow_module_level=True)
 
-from rnd.envs.native.exactness import compare_game, new_ale, read_rom  # noqa: E402
+from rnd.envs.ale_env import ale_interface  # noqa: E402
+from rnd.envs.native.exactness import compare_game, read_rom  # noqa: E402
 
 GAMES = ("montezuma_revenge", "gravitar", "pitfall", "private_eye", "solaris", "venture", "freeway")
 
@@ -36,7 +37,7 @@ class Reference:
     """The semantics of `AtariBatch.step`, written plainly over ale-py and OpenCV."""
 
     def __init__(self, game: str, seed: int, sticky: float, limit: int) -> None:
-        self.ale = new_ale(game)
+        self.ale = ale_interface(game)
         self.actions = self.ale.getMinimalActionSet()
         self.state, self.sticky, self.limit = seed, sticky, limit
 

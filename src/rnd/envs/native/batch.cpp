@@ -12,7 +12,7 @@ namespace {
 constexpr char kMagic[8] = {'R', 'N', 'D', 'A', 'T', 'A', 'R', 'I'};
 constexpr u32 kVersion = 1;
 constexpr std::chrono::microseconds kLinger{50};
-constexpr std::chrono::milliseconds kSpin{2};  // many times a step; whoever waits longer sleeps
+constexpr std::chrono::milliseconds kSpin{2};  // many times the duration of a step; a longer wait sleeps
 
 struct SaveHeader {
     char magic[8];
@@ -66,7 +66,7 @@ const Batch::Start& Batch::start_with(u8 timer) {
         auto other = std::make_unique<Start>();
         std::memset(static_cast<void*>(start.get()), 0, sizeof(Start));
         std::memset(static_cast<void*>(other.get()), 0, sizeof(Start));
-        // Two start-ups from opposite RAMs tell which bytes are kept, and whether they matter.
+        // Two start-ups from opposite RAMs show which bytes are kept, and whether they matter.
         u8 opposite[128];
         for (int i = 0; i < 128; ++i) opposite[i] = static_cast<u8>(~kPowerOnRam[i]);
         Environment& env = start->environment;
@@ -248,7 +248,7 @@ void Batch::work() {
     }
 }
 
-// The next step is often asked for within microseconds, and waking a thread takes tens of them.
+// The next step often starts within microseconds, and waking a thread takes tens of them.
 void Batch::linger(std::unique_lock<std::mutex>& lock) {
     const u32 before = posted_;
     lock.unlock();

@@ -53,7 +53,7 @@ public:
     // Starts the group in the pool and returns. The actions are copied; the other arrays must outlive the wait.
     void step_async(const StepArrays& arrays, int first, int count);
     // Waits for the group that starts at `first`, or for all groups when it is negative. A caller with a core of its own may
-    // spin: it is there microseconds earlier, and nobody else takes that core meanwhile.
+    // spin: it resumes microseconds earlier, and keeps no other thread from running.
     void wait(int first, bool spin = false);
 
     const u8* screen(int i) const;
@@ -78,7 +78,7 @@ private:
     };
 
     // A reset is a copy of a stored state, one for each value of the timer at power-on, made when first needed. RAM bytes
-    // that the start-up never writes keep their value; where it reads RAM before writing it, it is played anew.
+    // that the start-up never writes keep their value; where it reads RAM before writing it, it is played again.
     struct Start {
         Environment environment;
         u8 frame[kFrameBytes];

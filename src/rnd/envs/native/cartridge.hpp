@@ -26,7 +26,7 @@ struct Rom {
 
 // Throws std::invalid_argument when the size fits no scheme.
 Rom make_rom(const u8* data, std::size_t size, Scheme scheme);
-// 2K and 4K are unbanked; 8K is F8 unless said otherwise; 16K is F6.
+// 2K and 4K are unbanked; 8K is F8 unless specified otherwise; 16K is F6.
 Rom make_rom(const u8* data, std::size_t size);
 
 // Any access to a hot spot switches, whatever is read or written. Returns true when the view changed.

@@ -15,10 +15,10 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
+from rnd.envs.ale_env import ale_interface
 from rnd.envs.native import AtariBatch, available, supported_games, why_unavailable
 
 EPISODE_FRAMES = 18_000
@@ -72,17 +72,6 @@ def play(style: str, rng: np.random.Generator) -> Iterator[int]:
             yield from [int(rng.integers(18))] * int(rng.choice([1, 4, 16, 60]))
 
 
-def new_ale(game: str) -> Any:
-    """ale-py as the trainer uses it: without sticky actions and log lines."""
-    from ale_py import ALEInterface, LoggerMode
-
-    ALEInterface.setLoggerMode(LoggerMode.Error)
-    ale = ALEInterface()
-    ale.setFloat("repeat_action_probability", 0.0)
-    ale.loadROM(rom_path(game))
-    return ale
-
-
 def rom_path(game: str) -> Path:
     from ale_py import roms
 
@@ -100,7 +89,7 @@ def compare(game: str, frames: int, style: str, seed: int, result: GameResult, s
     """Play `frames` raw frames on both and add every difference to `result`. Stops after ten."""
     from ale_py import Action
 
-    ale = new_ale(game)
+    ale = ale_interface(game)
     native = AtariBatch(read_rom(game), game, np.array([seed], np.uint64), threads=1, simd=simd)
     actions = [Action(i) for i in range(18)]
     rng = np.random.default_rng(seed)

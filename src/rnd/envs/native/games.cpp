@@ -76,7 +76,7 @@ void update_progress(const Rules& rules, const u8* ram, Progress& p) {
     if (rules.also) rules.also(ram, p);
 }
 
-// Found by writing into ale-py's RAM and looking at what it then says of score, lives and end, and proven by comparison
+// Found by writing into ale-py's RAM and reading the score, lives and end that it then returns, and proven by comparison
 // (`rnd bench envs --exactness`). A game whose rules or picture differ anywhere is not here: ale-py plays it.
 const std::vector<Game>& all_games() {
     using enum Scheme;

@@ -49,7 +49,7 @@ struct Rules {
     std::vector<Digits> score;
     Lives lives;
     std::vector<std::vector<Condition>> over;  // the game has ended when all of one of these hold
-    // What the fields above cannot say, done after them; null in most games.
+    // What the fields above cannot express, executed after them; null in most games.
     void (*also)(const u8* ram, Progress&) = nullptr;
 };
 
@@ -58,7 +58,7 @@ struct Game {
     Scheme scheme;
     bool has_modes;  // ale-py holds the reset switch longer in games with several modes
     std::vector<u8> minimal_actions;
-    std::vector<u8> start_actions;  // one a frame, after the console's reset switch
+    std::vector<u8> start_actions;  // one per frame, after the console's reset switch
     Rules rules;
 };
 

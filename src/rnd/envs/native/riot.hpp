@@ -5,7 +5,7 @@
 
 namespace rnd::atari::RND_TARGET {
 
-// The timer shows the written value less one after the write, counts down once an interval, and once a cycle when it has
+// The timer shows the written value less one after the write, counts down once per interval, and once per cycle when it has
 // run out. The first INTIM read after that makes it count intervals again, from where it then is.
 inline void riot_set_timer(Riot& riot, u8 shift, u8 value, i64 cycle) {
     riot.timer_shift = shift;

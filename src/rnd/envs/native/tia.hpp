@@ -129,7 +129,7 @@ inline void build_ball(Tia& tia) {
 }
 
 inline void build_playfield(Tia& tia) {
-    // PF0 shows D4 first, PF1 D7 first, PF2 D0 first; four pixels a bit.
+    // PF0 shows D4 first, PF1 D7 first, PF2 D0 first; four pixels per bit.
     const u64 pf0 = kPixels.four[tia.PF[0] >> 4];
     const u64 pf1 = kPixels.four[kPixels.reverse[tia.PF[1]]];
     const u64 pf2 = kPixels.four[tia.PF[2]];

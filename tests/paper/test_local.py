@@ -18,6 +18,7 @@ from rnd.paper.jobs import frames_done, limit_threads
 from rnd.paper.local import LocalJobs
 from rnd.paper.plan import Scale, State, planned_runs
 from rnd.paper.recipes import RECIPES, Arm, Recipe
+from rnd.paper.speed import frames_per_second
 from rnd.policy.mlp import WidthOptions
 from rnd.presets import preset, small
 
@@ -168,6 +169,13 @@ def test_figure1_trains_an_agent_and_plays_it(tmp_path, monkeypatch, capsys):
         cli.main(["paper", "figure1", "--episodes", "2", "--out", str(tmp_path)])
     assert stop.value.code == 0, capsys.readouterr().out
     assert all((tmp_path / f"figure1{ending}").stat().st_size for ending in (".mp4", ".png", ".svg", ".csv"))
+
+
+def test_the_speed_is_measured_once(tmp_path):
+    tiny = recipe()
+    speed = frames_per_second(tiny, planned_runs(tiny, Scale(), tmp_path), tmp_path)
+    assert speed["mlp"][0] > 0 and speed["mlp"][1] == "a short trial"
+    assert frames_per_second(tiny, planned_runs(tiny, Scale(), tmp_path), tmp_path) == speed
 
 
 def test_runs_share_the_cores():

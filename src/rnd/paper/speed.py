@@ -55,7 +55,7 @@ def probe(config: Config) -> float:
     small = replace(small, frames=PROBE_ROLLOUTS * small.frames_per_rollout)
     with closing(envs.make(small)) as env:
         trainer = Trainer(small, env)
-        trainer.collector.start()
+        trainer.start()
         rows = trainer.train()
         next(rows)
         begun = time.monotonic()

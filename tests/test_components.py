@@ -157,7 +157,7 @@ class NotOptions:
 def test_options_must_be_options():
     registry = Registry("bonus", BonusOptions, {})
     registry.register("bad", NotOptions)
-    with pytest.raises(UserError, match="must be a subclass of rnd.config.BonusOptions"):
+    with pytest.raises(UserError, match=r"must be a subclass of rnd\.config\.BonusOptions"):
         registry.options("bad", BonusOptions())
 
 

@@ -60,8 +60,8 @@ def saved():
     return trained().state_dict()
 
 
-def split(parts: list[dict], world: int) -> list[dict]:
-    return trainer_of(ranks=Ranks(0, world)).reshard(parts)
+def split(parts: list[dict], world: int, **changes) -> list[dict]:
+    return trainer_of(ranks=Ranks(0, world), **changes).reshard(parts)
 
 
 @pytest.mark.parametrize("way", [(2, 1), (3, 2, 4, 1), (12, 1)])
@@ -103,7 +103,7 @@ def test_a_run_of_two_ranks_continues_alone(overlap):
     """Statistics and networks as they were; generators that neither rank has used; no rollout of the old ranks."""
     saved = trained(overlap=overlap).state_dict()
     assert (saved["collector"].get("pending") is not None) == overlap
-    halves = [half | {"generators": saved["generators"]} for half in split([own(saved)], 2)]
+    halves = [half | {"generators": saved["generators"]} for half in split([own(saved)], 2, overlap=overlap)]
     assert "pending" not in halves[0]["collector"]
     two = saved | halves[0] | {"other_ranks": halves[1:]}
     trainer = trainer_of(overlap=overlap)

@@ -326,8 +326,8 @@ def _upgraded(data: dict[str, Any]) -> dict[str, Any]:
     values = dict(data)
     width, kernel, wandb = (values.pop(name, None) for name in ("policy_width", "policy_kernel", "wandb"))
     if width is not None and "policy_options" not in values:
-        options = {"width": width} if values.get("policy") == "mlp" else {"kernel": kernel or 4}
-        values["policy_options"] = options
+        own = {"mlp": ("width",), "gru": ("width", "kernel"), "cnn": ("kernel",)}[values["policy"]]
+        values["policy_options"] = {name: {"width": width, "kernel": kernel or 4}[name] for name in own}
     if wandb:
         values["writers"] = "tensorboard,wandb"
     bonus = dict(values.get("bonus_options", {}))

@@ -11,6 +11,7 @@ from rnd.config import Config
 from rnd.presets import ATARI_GAMES, changes
 from rnd.report.runs import Group, Run, differences
 
+
 def command_of(config: Config) -> str:
     """The shortest `rnd train` command with this config. What is written and where is left out."""
     env_id = config.env.id

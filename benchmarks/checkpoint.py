@@ -17,11 +17,13 @@ from pathlib import Path
 import torch
 
 from rnd import envs
+from rnd.config import WriterOptions
 from rnd.presets import preset
 from rnd.record import checkpoint
 from rnd.record.folder import RunFolder
 from rnd.record.keeper import Keeper
-from rnd.record.metrics import CsvWriter, TensorBoardWriter, Writers
+from rnd.record.metrics import CsvWriter, RunInfo, Writers
+from rnd.record.tensorboard import TensorBoardWriter
 from rnd.train import Trainer
 
 
@@ -33,7 +35,9 @@ def main() -> None:
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(dir=options.out) as out, closing(envs.make(preset(options.game))) as env:
         trainer = prepared(preset(options.game), env)
-        writers = Writers([CsvWriter(Path(out)), TensorBoardWriter(Path(out))])
+        writers = Writers(
+            [CsvWriter(Path(out)), TensorBoardWriter(RunInfo(Path(out), trainer.config, 0), WriterOptions())]
+        )
         keeper = Keeper(trainer, RunFolder(Path(out)), writers, None)
         seconds = []
         for trainer.iteration in range(1, options.saves + 1):

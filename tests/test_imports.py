@@ -1,77 +1,46 @@
-"""The house: imports point up the list only, so that data flows one way."""
+"""Imports point up the README's source map, so that data flows one way."""
 
 from __future__ import annotations
 
 import ast
+import re
 from pathlib import Path
 
-SOURCE = Path(__file__).parents[1] / "src" / "rnd"
+import pytest
 
-ROOMS = [
-    "errors",
-    "console",
-    "config",
-    "distributed",
-    "presets",
-    "envs",
-    "actions",
-    "normalize",
-    "transitions",
-    "networks",
-    "fast",
-    "partition",
-    "stopwatch",
-    "memory",
-    "bonus",
-    "rollout",
-    "overlap",
-    "returns",
-    "ppo",
-    "record",
-    "redistribute",
-    "train",
-    "run",
-    "bench",
-    "report",
-    "paper",
-    "cli",
-    "commands",
-]
-"""In the order in which data flows: a room may import what stands before it."""
+ROOT = Path(__file__).parents[1]
+SOURCE = ROOT / "src" / "rnd"
+MODULES = re.findall(r"^  (\w+)(?:\.py|/) ", (ROOT / "README.md").read_text(), re.MULTILINE)
+"""In the order of the source map: a module may import what stands above it."""
 
 NEVER = [("report", "train"), ("report", "run")]
 """Pictures are drawn from run folders alone."""
 
 
-def room(module: str) -> str:
-    parts = module.split(".")
-    return parts[1] if len(parts) > 1 else ""
-
-
 def imported(path: Path) -> set[str]:
-    tree = ast.parse(path.read_text())
     names = set()
-    for node in ast.walk(tree):
+    for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
             names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:
             names |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
-    rooms = {room(name) for name in names if name.split(".")[0] == "rnd"}
-    return {name for name in rooms if name in ROOMS}
+    return {name.split(".")[1] for name in names if name.startswith("rnd.")} & {*MODULES}
 
 
-def test_every_file_has_a_room():
+def test_the_source_map_lists_every_module_once():
     files = {path.relative_to(SOURCE).parts[0].removesuffix(".py") for path in SOURCE.rglob("*.py")}
-    assert files - set(ROOMS) == {"__init__", "__main__"}
+    assert files - {"__init__", "__main__"} == {*MODULES}
+    assert len(MODULES) == len({*MODULES})
 
 
-def test_imports_point_up():
-    wrong = []
-    for path in sorted(SOURCE.rglob("*.py")):
-        here = path.relative_to(SOURCE).parts[0].removesuffix(".py")
-        if here not in ROOMS:
-            continue
-        for other in imported(path):
-            if ROOMS.index(other) > ROOMS.index(here) or (here, other) in NEVER:
-                wrong.append(f"{path.relative_to(SOURCE)} imports rnd.{other}")
+@pytest.mark.parametrize("module", MODULES)
+def test_imports_point_up(module):
+    paths = [SOURCE / f"{module}.py", *(SOURCE / module).rglob("*.py")]
+    wrong = [
+        f"{path.relative_to(SOURCE)} imports rnd.{other}"
+        for path in paths
+        if path.exists()
+        for other in imported(path)
+        if MODULES.index(other) > MODULES.index(module) or (module, other) in NEVER
+    ]
     assert not wrong

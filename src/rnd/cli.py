@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 import importlib
 import io
+import itertools
 import os
 import re
 import sys
@@ -158,9 +159,10 @@ def positionals(cls: type[Any], arguments: list[str]) -> list[str]:
 def value_of(name: str, arguments: list[str]) -> str | None:
     """The value of a flag, before the arguments are parsed; the last one counts."""
     found = None
-    for argument, value in zip(arguments, [*arguments[1:], ""], strict=True):
-        if argument in (f"--{name}", f"--{name}=") or argument.startswith(f"--{name}="):
-            found = argument.partition("=")[2] or value
+    for argument, following in itertools.zip_longest(arguments, arguments[1:]):
+        flag, equals, value = argument.partition("=")
+        if flag == f"--{name}":
+            found = value if equals else following
     return found
 
 

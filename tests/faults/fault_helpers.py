@@ -141,12 +141,13 @@ class Rnd:
         return not self.orphans()
 
 
-FLAGS = [
-    *("--env.num-envs", "4", "--rollout-steps", "8", "--policy-options.width", "16"),
-    *("--device", "cpu", "--threads", "1"),
+IMAGE_FLAGS = [
+    *("--env.num-envs", "4", "--rollout-steps", "8", "--device", "cpu", "--threads", "1"),
     *("--bonus-options.features", "16", "--bonus-options.hidden", "16", "--bonus-options.random-steps", "1"),
     *("--out", ".", "--name", "run"),
 ]
-"""The small run on the command line."""
+"""The small run on the command line, for images."""
+FLAGS = [*IMAGE_FLAGS, "--policy-options.width", "16"]
+"""The same for vectors."""
 FRAMES = ENVS * ROLLOUT
 """Of one of its iterations, where a step is a frame."""

@@ -73,9 +73,9 @@ def test_disk_full_while_logging(disk):
         for i in range(1, 2000):
             writers.write(row | {"iteration": i, "frames": i}, {"seconds": 1.0})
         writers.flush()
-    told = [str(warning.message) for warning in caught if issubclass(warning.category, RuntimeWarning)]
-    assert sum("CsvWriter cannot write" in text for text in told) == 1
-    assert sum("TensorBoardWriter cannot write" in text for text in told) == 1
+    texts = [str(warning.message) for warning in caught if issubclass(warning.category, RuntimeWarning)]
+    assert sum("CsvWriter cannot write" in text for text in texts) == 1
+    assert sum("TensorBoardWriter cannot write" in text for text in texts) == 1
     ballast.unlink()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from fault_helpers import FLAGS, SOURCE, Rnd, quiet, resume, small, start
+from fault_helpers import IMAGE_FLAGS, SOURCE, Rnd, quiet, resume, small, start
 
 from rnd import envs, memory, ppo, run
 from rnd.bonus.rnd import RND
@@ -157,9 +157,7 @@ main(sys.argv[1:])
 
 def test_memory_that_runs_out_gives_advice(tmp_path):
     """The system refuses memory in the middle of the run, which no estimate foresaw."""
-    at = FLAGS.index("--policy-options.width")  # the CNN has no such option
-    flags = [*FLAGS[:at], *FLAGS[at + 2 :]]
-    flags += ["--rollout-steps", "250", "--minibatches", "1"]
+    flags = [*IMAGE_FLAGS, "--rollout-steps", "250", "--minibatches", "1"]
     flags += ["--env.workers", "0", "--env.backend", "ale", "--frames", "4000"]
     program = Rnd("train", "venture", *flags, cwd=tmp_path, program=[sys.executable, "-c", LITTLE_MEMORY])
     code, said = program.finish()

@@ -9,7 +9,7 @@ import sys
 import time
 
 import pytest
-from fault_helpers import FLAGS, FRAMES, SOURCE, Rnd, fingerprint, iterations, resume, small, start
+from fault_helpers import FLAGS, FRAMES, IMAGE_FLAGS, SOURCE, Rnd, fingerprint, iterations, resume, small, start
 
 from rnd.errors import UserError
 from rnd.record import checkpoint
@@ -19,12 +19,12 @@ ATARI = ["--env.workers", "2", "--env.backend", "ale"]
 
 
 def test_one_ctrl_c_saves_and_leaves_no_orphans(tmp_path):
-    program = Rnd("train", "venture", *FLAGS, *ATARI, "--frames", str(10**9), cwd=tmp_path)
+    program = Rnd("train", "venture", *IMAGE_FLAGS, *ATARI, "--frames", str(10**9), cwd=tmp_path)
     program.wait_for_rows(tmp_path / "run", 1)
     program.popen.send_signal(signal.SIGINT)
     code, said = program.finish()
     assert code == 130, said
-    assert "rnd report run" in said and "go on: rnd resume run" in said
+    assert "rnd report run" in said and "to continue: rnd resume run" in said
     assert int(checkpoint.found(tmp_path / "run" / "checkpoints")[-1].name) == iterations(tmp_path / "run")[-1]
     assert program.no_orphans()
 

@@ -43,6 +43,8 @@ class ReferenceLine:
     label: str
     arm: str | None = None
     """Label of the arm that it belongs to; decides the colour."""
+    measure: str = "return_mean"
+    """Measure of the panels that show it."""
 
 
 @dataclass(frozen=True)

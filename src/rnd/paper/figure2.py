@@ -180,10 +180,8 @@ def draw(points: list[Point], source: str) -> Any:
     for target_class, (counts, mean, error) in curves(points).items():
         axes.plot(counts, mean, marker="o", markersize=3, label=str(target_class))
         axes.fill_between(counts, mean - error, mean + error, alpha=0.2)
-    axes.set_xscale("log")
+    axes.set(xscale="log", xlabel="training examples of the target class, n")
     axes.set_ylim(bottom=0)
-    axes.set_xlabel("training examples of the target class, n")
-    axes.set_ylabel("MSE on unseen pictures of the class")
-    axes.set_title(f"Novelty detection on {source}")
+    axes.set(ylabel="MSE on unseen pictures of the class", title=f"Novelty detection on {source}")
     axes.legend(title="class", ncols=3)
     return figure

@@ -20,7 +20,7 @@ from rnd.record.files import write_json
 from rnd.record.progress import LINE_EVERY, count
 
 POLL = 0.5
-"""Seconds between two looks at the jobs."""
+"""Seconds between two checks of the jobs."""
 STOP_TIMEOUT = 60.0
 """Seconds that interrupted jobs have to save a checkpoint."""
 

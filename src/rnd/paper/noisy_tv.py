@@ -134,10 +134,8 @@ def draw(rows: list[TvRow]) -> Any:
         frames, mean, error = bonuses[name]
         right.plot(frames, mean / mean[0], color=colour, label=name)
         right.fill_between(frames, (mean - error) / mean[0], (mean + error) / mean[0], color=colour, alpha=0.2)
-    left.set_ylabel("share of time in front of the television")
-    left.set_ylim(0, 1)
-    right.set_ylabel("bonus there, relative to the first rollout")
-    right.set_yscale("log")
+    left.set(ylabel="share of time in front of the television", ylim=(0, 1))
+    right.set(ylabel="bonus there, relative to the first rollout", yscale="log")
     for axes in (left, right):
         axes.set_xlabel("environment steps")
         axes.xaxis.set_major_formatter(lambda value, _: f"{value / 1000:,.0f} k")

@@ -10,6 +10,7 @@ step) and steps all environments with one call. A frame is a raw frame: four per
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import json
 import statistics
 import time
@@ -77,17 +78,16 @@ def run(options: Options, console: Console) -> int:
     positive(options, "workers", "seconds", "rounds", "frames")
     if options.exactness:
         return exactness(options, console)
-    results = [
-        result
-        for game in chosen_games(options)
-        for num_envs in options.num_envs
-        for result in measure(options, game, num_envs)
-    ]
+    sizes = itertools.product(chosen_games(options), options.num_envs)
+    results = [result for game, num_envs in sizes for result in measure(options, game, num_envs)]
     if options.json:
         threads = options.workers or cores()
         print(json.dumps({"threads": threads, "results": [dataclasses.asdict(r) for r in results]}, indent=2))
-    else:
-        console.print(describe(results), highlight=False, soft_wrap=True)
+        return 0
+    for r in results:
+        speed = f"{r.game}, {r.num_envs} environments: {r.candidate} {r.frames_per_second:,.0f} frames/s"
+        ratio = f", {r.ratio:.3f} x {BASELINE}" if r.candidate != BASELINE else ""
+        console.print(f"{speed}{ratio} ({r.backend})", highlight=False, soft_wrap=True)
     return 0
 
 
@@ -209,20 +209,5 @@ def baseline(game: str, num_envs: int, threads: int) -> Callable[[float], float]
 def take_turns(players: dict[str, Callable[[float], float]], options: Options) -> dict[str, list[float]]:
     """Frames per second of every candidate in every round."""
     turn = options.seconds / options.rounds
-    speeds: dict[str, list[float]] = {name: [] for name in players}
-    for round_ in range(options.rounds + 1):
-        for name, play in players.items():
-            speed = play(turn)
-            if round_ > 0:  # the first is for warming up
-                speeds[name].append(speed)
-    return speeds
-
-
-def describe(results: list[Result]) -> str:
-    """One line per candidate."""
-    return "\n".join(
-        f"{r.game}, {r.num_envs} environments: {r.candidate} {r.frames_per_second:,.0f} frames/s"
-        + (f", {r.ratio:.3f} x {BASELINE}" if r.candidate != BASELINE else "")
-        + f" ({r.backend})"
-        for r in results
-    )
+    rounds = [{name: play(turn) for name, play in players.items()} for _ in range(options.rounds + 1)]
+    return {name: [speeds[name] for speeds in rounds[1:]] for name in players}  # the first round is a warm-up

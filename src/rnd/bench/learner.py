@@ -10,6 +10,7 @@ import gc
 import json
 import time
 from dataclasses import asdict, dataclass, replace
+from itertools import product
 from typing import Literal
 
 import torch
@@ -56,11 +57,11 @@ def run(options: Options, console: Console) -> int:
     """The whole bench; the exit code."""
     positive(options, "repeats")
     results = []
-    for num_envs in options.num_envs or ((128, 1024) if on_gpu(options.device) else (16,)):
-        for precision in options.precision:
-            for fast in (True, False) if options.plain else (True,):
-                config = options.config(num_envs, precision=precision, fast=fast, bonus=options.bonus)
-                results.append(measure(config, repeats=options.repeats))
+    sizes = options.num_envs or ((128, 1024) if on_gpu(options.device) else (16,))
+    paths = (True, False) if options.plain else (True,)
+    for num_envs, precision, fast in product(sizes, options.precision, paths):
+        config = options.config(num_envs, precision=precision, fast=fast, bonus=options.bonus)
+        results.append(measure(config, repeats=options.repeats))
     if options.json:
         print(json.dumps([asdict(result) for result in results], indent=2))
         return 0
@@ -74,7 +75,7 @@ def run(options: Options, console: Console) -> int:
 
 
 def measure(config: Config, repeats: int | None = None) -> LearnerSpeed:
-    """Everything of an iteration but acting: bonus, returns, statistics, epochs."""
+    """Time the update of one rollout, again and again on the same data."""
     gpu = on_gpu(config.device)
     repeats = repeats or (8 if gpu else 2)
     warm_up = WARM_UP + 1 if gpu else 1  # a GPU chooses kernels and captures graphs first

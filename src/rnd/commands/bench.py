@@ -17,9 +17,7 @@ BENCHES = {
 
 def main(arguments: list[str]) -> int:
     if not arguments or arguments[0] in ("-h", "--help"):
-        print(
-            "\n".join(["rnd bench WHAT [flags]", "", *(f"  {name:<8} {text}" for name, (_, text) in BENCHES.items())])
-        )
+        print("rnd bench WHAT [flags]\n", *(f"  {name:<8} {text}" for name, (_, text) in BENCHES.items()), sep="\n")
         return 0
     name, rest = arguments[0], arguments[1:]
     if name not in BENCHES:

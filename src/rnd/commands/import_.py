@@ -8,7 +8,7 @@ from pathlib import Path
 from rnd.cli import parse, positional
 from rnd.config import Config
 
-DESCRIPTION = "Join a checkpoint that `rnd export RUN --max-part` cut up. FOLDER holds parts.json and the parts."
+DESCRIPTION = "Join a checkpoint that `rnd export RUN --max-part` has split. FOLDER holds parts.json and the parts."
 
 
 @dataclass(frozen=True)

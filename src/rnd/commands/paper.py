@@ -5,19 +5,20 @@ from __future__ import annotations
 import importlib
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.table import Table
 
 from rnd.cli import parse, positional
 from rnd.config import positive
 from rnd.console import say
 from rnd.errors import RunError, UserError, nearest
-
-if TYPE_CHECKING:
-    from rich.console import Console
-
-    from rnd.paper.jobs import Scheduler
-    from rnd.paper.plan import PlannedRun, Scale
-    from rnd.paper.recipes import Recipe
+from rnd.paper.drawing import draw_recipe, picture_name
+from rnd.paper.plan import PlannedRun, Scale, State, planned_runs
+from rnd.paper.recipes import RECIPES, Recipe
+from rnd.paper.speed import frames_per_second
+from rnd.record.progress import count, duration
+from rnd.report.options import WatchOptions
 
 PROGRAMS = {
     "figure2": "rnd.paper.figure2",
@@ -60,8 +61,6 @@ class Options:
 
 
 def main(arguments: list[str]) -> None:
-    from rnd.paper.recipes import RECIPES
-
     if arguments[:1] == ["--run-config"] and len(arguments) == 2:  # one job of a scheduler
         from rnd.paper.jobs import train
 
@@ -72,7 +71,9 @@ def main(arguments: list[str]) -> None:
     # A program's name comes off first where it stands first: its flags may have several values, as --classes 1 2.
     name = arguments.pop(0) if arguments and arguments[0] in PROGRAMS else positional(Options, arguments)
     if name in PROGRAMS:
-        _program(name, arguments)
+        program = importlib.import_module(PROGRAMS[name])
+        flags = parse(program.Options, arguments, prog=f"rnd paper {name}", description=str(program.__doc__))
+        program.run(flags, Console())
         return
     options = parse(Options, arguments, prog=f"rnd paper {name or 'NAME'}", description=description)
     if not name and options.list:
@@ -85,19 +86,7 @@ def main(arguments: list[str]) -> None:
     _experiment(RECIPES[name](), options)
 
 
-def _program(name: str, arguments: list[str]) -> None:
-    from rich.console import Console
-
-    program = importlib.import_module(PROGRAMS[name])
-    options = parse(program.Options, arguments, prog=f"rnd paper {name}", description=str(program.__doc__))
-    program.run(options, Console())
-
-
 def _experiment(recipe: Recipe, options: Options) -> None:
-    from rich.console import Console
-
-    from rnd.paper.plan import Scale, State, planned_runs
-
     positive(options, "jobs", "episodes")
     console, scale, out = Console(), Scale(options.scale), Path(options.out)
     chosen = planned_runs(recipe, scale, out, only=options.only, seed=options.seed)
@@ -109,24 +98,21 @@ def _experiment(recipe: Recipe, options: Options) -> None:
     _print_plan(recipe, chosen, scale, console, every=options.dry_run)
     if options.dry_run:
         return
-    failed = _run(todo, _scheduler(options, console), console)
+    failed = _run(todo, options, console)
     _draw(recipe, planned_runs(recipe, scale, out), scale, options, console)
     if failed:
         raise RunError(f"{failed} of {len(todo)} runs did not finish; repeat the same command to continue")
 
 
-def _scheduler(options: Options, console: Console) -> Scheduler:
-    if options.ray is not None:
-        from rnd.paper.ray_jobs import RayJobs
-
-        return RayJobs(options.ray, console, options.cpus, options.gpus)
-    from rnd.paper.local import LocalJobs
-
-    return LocalJobs(options.jobs, console)
-
-
-def _run(todo: list[PlannedRun], scheduler: Scheduler, console: Console) -> int:
+def _run(todo: list[PlannedRun], options: Options, console: Console) -> int:
     """Train the runs and print each outcome; returns how many failed."""
+    from rnd.paper.jobs import Scheduler
+    from rnd.paper.local import LocalJobs
+    from rnd.paper.ray_jobs import RayJobs
+
+    scheduler: Scheduler = LocalJobs(options.jobs, console)
+    if options.ray is not None:
+        scheduler = RayJobs(options.ray, console, options.cpus, options.gpus)
     failed = 0
     for outcome in scheduler.run(todo) if todo else ():
         failed += outcome.problem is not None
@@ -136,11 +122,8 @@ def _run(todo: list[PlannedRun], scheduler: Scheduler, console: Console) -> int:
 
 
 def _draw(recipe: Recipe, runs: list[PlannedRun], scale: Scale, options: Options, console: Console) -> None:
-    from rnd.paper.drawing import draw_recipe, picture_name
-
     out = Path(options.out)
     if recipe.name == "figure1":
-        from rnd.report.options import WatchOptions
         from rnd.report.watch import watch
 
         chosen = WatchOptions(options.episodes, out=str(out / picture_name(recipe, scale)))
@@ -153,9 +136,6 @@ def _draw(recipe: Recipe, runs: list[PlannedRun], scale: Scale, options: Options
 
 def _print_plan(recipe: Recipe, chosen: list[PlannedRun], scale: Scale, console: Console, *, every: bool) -> None:
     """How many runs are in each state; with `every`, also one line per run."""
-    from rnd.paper.plan import State
-    from rnd.record.progress import count
-
     states = [planned.state() for planned in chosen]
     parts = [f"{states.count(state)} {state}" for state in State if state in states]
     say(console, f"{recipe.title}: {len(chosen)} {'run' if len(chosen) == 1 else 'runs'}, {', '.join(parts)}")
@@ -167,11 +147,6 @@ def _print_plan(recipe: Recipe, chosen: list[PlannedRun], scale: Scale, console:
 
 def _list(recipe: Recipe, chosen: list[PlannedRun], scale: Scale, out: Path, console: Console) -> None:
     """Arms, seeds, frames and the estimated time on this machine."""
-    from rich.table import Table
-
-    from rnd.paper.speed import frames_per_second
-    from rnd.record.progress import count, duration
-
     with console.status("measuring frames per second"):
         speed = frames_per_second(recipe, chosen, out)
     table = Table(box=None, pad_edge=False)
@@ -195,12 +170,6 @@ def _list(recipe: Recipe, chosen: list[PlannedRun], scale: Scale, out: Path, con
 
 def _list_all(options: Options) -> None:
     """Print one line per experiment."""
-    from rich.console import Console
-
-    from rnd.paper.plan import Scale
-    from rnd.paper.recipes import RECIPES
-    from rnd.record.progress import count
-
     console, scale = Console(), Scale(options.scale)
     for name, recipe_of in RECIPES.items():
         recipe = recipe_of()

@@ -11,43 +11,29 @@ import numpy as np
 from rnd.paper.plan import PlannedRun, Scale
 from rnd.paper.recipes import SIX_GAMES, TABLE1, Arm, Recipe
 from rnd.record.tables import csv_text
-from rnd.report.figure import Line, Panel, Picture, ReferenceLine, draw, new_figure, save
+from rnd.report.figure import Line, Panel, Picture, draw, new_figure, save
 from rnd.report.runs import Run
 
 MEASURES = {"return_mean": "mean episodic return", "rooms": "rooms found"}
 
 
-def lines_of(recipe: Recipe, runs: Sequence[PlannedRun], panel: str, seeds: int) -> tuple[Line, ...]:
-    """The arms of a panel with the runs that have data."""
-    return tuple(Line(arm.label, tuple(runs_of(arm, runs)), seeds) for arm in recipe.arms if arm.panel == panel)
-
-
-def runs_of(arm: Arm, runs: Sequence[PlannedRun]) -> list[Run]:
-    found = [planned.read() for planned in runs if planned.arm is arm]
-    return [run for run in found if run is not None and run.iterations]
+def runs_of(arm: Arm, runs: Sequence[PlannedRun]) -> tuple[Run, ...]:
+    """The runs of an arm that have data."""
+    found = (planned.read() for planned in runs if planned.arm is arm)
+    return tuple(run for run in found if run and run.iterations)
 
 
 def picture_of(recipe: Recipe, runs: Sequence[PlannedRun], scale: Scale) -> Picture:
     """One panel per measure and game or policy."""
-    panels = []
-    for panel in recipe.panels:
-        lines = lines_of(recipe, runs, panel, scale.seeds(recipe.seeds))
+    panels, seeds = [], scale.seeds(recipe.seeds)
+    for panel in dict.fromkeys(arm.panel for arm in recipe.arms):
+        lines = tuple(Line(arm.label, runs_of(arm, runs), seeds) for arm in recipe.arms if arm.panel == panel)
         for measure in recipe.measures:
-            references = tuple(
-                ReferenceLine(score.value, score.label, score.arm)
-                for score in recipe.scores.get(panel, ())
-                if score.measure == measure
-            )
+            references = tuple(score for score in recipe.scores.get(panel, ()) if score.measure == measure)
             title = ", ".join(part for part in (panel, MEASURES[measure] if len(recipe.measures) > 1 else "") if part)
             panels.append(Panel(title or MEASURES[measure], measure, MEASURES[measure], lines, references))
-    return Picture(
-        name=picture_name(recipe, scale),
-        title=recipe.title,
-        panels=tuple(panels),
-        x=recipe.x,
-        columns=3 if len(panels) > 4 else 2,
-        scaled=scale.describe(recipe),
-    )
+    columns, name = 3 if len(panels) > 4 else 2, picture_name(recipe, scale)
+    return Picture(name, recipe.title, tuple(panels), recipe.x, columns, scale.describe(recipe))
 
 
 def picture_name(recipe: Recipe, scale: Scale) -> str:
@@ -104,16 +90,13 @@ def draw_table(recipe: Recipe, runs: Sequence[PlannedRun], scale: Scale, folder:
         note = f"scaled: {scaled}; not the paper's experiment\n{note}"
         figure.text(0.5, 0.5, "SCALED", fontsize=64, alpha=0.07, ha="center", va="center", rotation=12)
     figure.supxlabel(note, fontsize=7.5, color="#555555", wrap=True)
-    return save(figure, folder / picture_name(recipe, scale), _table_csv(ours))
+    games = {title: game for game, title in SIX_GAMES.items()}
+    table = [(game, method, *values, TABLE1[method][games[game]]) for (game, method), values in ours.items()]
+    columns = ("game", "method", "mean", "standard_error", "runs", "paper")
+    return save(figure, folder / picture_name(recipe, scale), csv_text(columns, table))
 
 
 def _number(mean: float, error: float, runs: int) -> str:
     if not runs:
         return "–"
     return f"{mean:,.0f}" + (f" ± {error:,.0f}" if math.isfinite(error) else "")
-
-
-def _table_csv(ours: dict[tuple[str, str], tuple[float, float, int]]) -> str:
-    games = {title: game for game, title in SIX_GAMES.items()}
-    rows = [(*key, *values, TABLE1[key[1]][games[key[0]]]) for key, values in ours.items()]
-    return csv_text(("game", "method", "mean", "standard_error", "runs", "paper"), rows)

@@ -9,7 +9,6 @@ Legend: M models trained together (one for every n), P pictures of the training 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from rich.console import Console
-from rich.progress import Progress
+from rich.progress import track
 from torch import Generator, Tensor
 
 from rnd.config import positive
@@ -25,6 +24,7 @@ from rnd.console import say
 from rnd.errors import UserError
 from rnd.paper.mnist import Digits, load
 from rnd.record.tables import csv_text
+from rnd.report.aggregate import curves_over_seeds
 from rnd.report.figure import new_figure, save
 
 FAMILIAR = 0
@@ -85,23 +85,15 @@ def run(options: Options, console: Console) -> list[Point]:
     options.validate()
     digits = load(Path(options.data) if options.data else None, console)
     say(console, f"{digits.source}: {options.seeds} seeds, classes {options.classes}")
-    with Progress(console=console, transient=True) as bar:
-        task = bar.add_task("figure 2", total=options.seeds * len(options.classes))
-        points: list[Point] = []
-        for group in measure(options, digits):
-            points += group
-            bar.advance(task)
+    points: list[Point] = []
+    pairs = list(itertools.product(range(options.seeds), options.classes))
+    for seed, target_class in track(pairs, "figure 2", console=console, transient=True):
+        counts, mses = distil(options, digits, target_class, seed)
+        points += [Point(target_class, n, seed, mse) for n, mse in zip(counts, mses, strict=True)]
     table = csv_text(Point._fields, points)
     picture, _, numbers = save(draw(points, digits.source), Path(options.out) / "figure2", table)
     say(console, "\n".join([*summary(points), f"  picture  {picture}", f"  numbers  {numbers}"]))
     return points
-
-
-def measure(options: Options, digits: Digits) -> Iterator[list[Point]]:
-    """All points, in one list per seed and class."""
-    for seed, target_class in itertools.product(range(options.seeds), options.classes):
-        counts, mses = distil(options, digits, target_class, seed)
-        yield [Point(target_class, n, seed, mse) for n, mse in zip(counts, mses, strict=True)]
 
 
 def distil(options: Options, digits: Digits, target_class: int, seed: int) -> tuple[list[int], list[float]]:
@@ -111,8 +103,8 @@ def distil(options: Options, digits: Digits, target_class: int, seed: int) -> tu
     target class replace the first n zeros of the training set. So they differ in n alone.
     """
     generator = torch.Generator().manual_seed(seed)
-    layers = perceptron([digits.train_images.shape[1], options.hidden, options.hidden, options.features], generator)
-    target = perceptron([digits.train_images.shape[1], options.hidden, options.hidden, options.features], generator)
+    sizes = [digits.train_images.shape[1], options.hidden, options.hidden, options.features]
+    layers, target = perceptron(sizes, generator), perceptron(sizes, generator)
     familiar = shuffled(digits.train_labels == FAMILIAR, generator)[: options.total]
     novel = shuffled(digits.train_labels == target_class, generator)
     counts = [n for n in options.examples if n <= min(len(novel), len(familiar))]
@@ -155,23 +147,16 @@ def shuffled(mask: np.ndarray, generator: Generator) -> Tensor:
     return indices[torch.randperm(len(indices), generator=generator)]
 
 
-def batches(pictures: int, options: Options, generator: Generator) -> Iterator[Tensor]:
+def batches(pictures: int, options: Options, generator: Generator) -> list[Tensor]:
     """Indices into the training set: every picture once per epoch."""
     epochs = -(-options.steps * options.batch // pictures)
     order = torch.cat([torch.randperm(pictures, generator=generator) for _ in range(epochs)])
-    yield from order[: options.steps * options.batch].split(options.batch)
+    return list(order[: options.steps * options.batch].split(options.batch))
 
 
 def curves(points: list[Point]) -> dict[int, tuple[np.ndarray, np.ndarray, np.ndarray]]:
     """Class to (n, mean over seeds, standard error)."""
-    found = {}
-    for target_class in sorted({p.target_class for p in points}):
-        mine = [p for p in points if p.target_class == target_class]
-        counts = np.array(sorted({p.examples for p in mine}))
-        mse = np.array([[p.mse for p in mine if p.examples == n] for n in counts])
-        error = mse.std(axis=1, ddof=1) / mse.shape[1] ** 0.5 if mse.shape[1] > 1 else np.zeros(len(counts))
-        found[target_class] = counts, mse.mean(axis=1), error
-    return found
+    return curves_over_seeds((p.target_class, p.examples, p.mse) for p in sorted(points))
 
 
 def spearman(x: np.ndarray, y: np.ndarray) -> float:
@@ -195,10 +180,8 @@ def draw(points: list[Point], source: str) -> Any:
     for target_class, (counts, mean, error) in curves(points).items():
         axes.plot(counts, mean, marker="o", markersize=3, label=str(target_class))
         axes.fill_between(counts, mean - error, mean + error, alpha=0.2)
-    axes.set_xscale("log")
+    axes.set(xscale="log", xlabel="training examples of the target class, n")
     axes.set_ylim(bottom=0)
-    axes.set_xlabel("training examples of the target class, n")
-    axes.set_ylabel("MSE on unseen pictures of the class")
-    axes.set_title(f"Novelty detection on {source}")
+    axes.set(ylabel="MSE on unseen pictures of the class", title=f"Novelty detection on {source}")
     axes.legend(title="class", ncols=3)
     return figure

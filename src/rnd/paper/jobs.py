@@ -21,7 +21,6 @@ from rich.console import Console
 from rnd.config import Config
 from rnd.envs.registry import emulator_threads
 from rnd.paper.plan import PlannedRun
-from rnd.record.files import write_json
 
 
 @dataclass(frozen=True)
@@ -73,11 +72,6 @@ def job_files(planned: PlannedRun) -> tuple[Path, Path]:
     stem = Path(planned.config.out).parent / "jobs" / planned.config.run_name
     stem.parent.mkdir(parents=True, exist_ok=True)
     return stem.with_suffix(".json"), stem.with_suffix(".log")
-
-
-def write_config(planned: PlannedRun, config: Config) -> None:
-    """Write the config file that the job of `planned` reads."""
-    write_json(job_files(planned)[0], config.to_dict())
 
 
 def limit_threads(config: Config, cpus: int, on_gpu: bool) -> Config:

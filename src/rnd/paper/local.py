@@ -7,19 +7,20 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from typing import IO, Protocol
+from typing import IO
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
 from rnd.console import say
 from rnd.envs.registry import cores, on_gpu
-from rnd.paper.jobs import Outcome, frames_done, job_files, limit_threads, write_config
+from rnd.paper.jobs import Outcome, frames_done, job_files, limit_threads
 from rnd.paper.plan import PlannedRun
+from rnd.record.files import write_json
 from rnd.record.progress import LINE_EVERY, count
 
 POLL = 0.5
-"""Seconds between two looks at the jobs."""
+"""Seconds between two checks of the jobs."""
 STOP_TIMEOUT = 60.0
 """Seconds that interrupted jobs have to save a checkpoint."""
 
@@ -31,7 +32,8 @@ class Job:
         self.planned = planned
         path, self.log = job_files(planned)
         config = planned.config
-        write_config(planned, config if alone else limit_threads(config, threads, on_gpu(config.device)))
+        config = config if alone else limit_threads(config, threads, on_gpu(config.device))
+        write_json(path, config.to_dict())
         self._output: IO[bytes] = self.log.open("wb")
         # A session of its own: Ctrl-C reaches the scheduler alone, which then stops its jobs with SIGTERM.
         # The pipe on standard input closes when the scheduler dies, also by SIGKILL.
@@ -53,9 +55,6 @@ class Job:
             return Outcome(self.planned)
         lines = self.log.read_text(errors="replace").strip().splitlines() or ["no output"]
         return Outcome(self.planned, f"exit code {self.process.returncode}: {lines[-1]} (full log: {self.log})")
-
-    def frames(self) -> int:
-        return frames_done(self.planned)
 
     def close(self) -> None:
         """Stop the process with SIGTERM, on which it saves a checkpoint; after STOP_TIMEOUT with SIGKILL."""
@@ -86,25 +85,16 @@ class LocalJobs:
                     while waiting and len(running) < self.jobs:
                         running.append(Job(waiting.pop(0), threads, alone=self.jobs == 1))
                     time.sleep(POLL)
-                    bars.show(running)
+                    bars.show([job.planned for job in running])
                     for job in [job for job in running if job.ended()]:
                         running.remove(job)
-                        bars.end(job)
+                        bars.end(job.planned)
                         yield job.outcome()
             finally:
                 for job in running:
                     job.process.terminate()  # all at once, so that they save their checkpoints in parallel
                 for job in running:
                     job.close()
-
-
-class Running(Protocol):
-    """A job that is running, here or on a cluster."""
-
-    @property
-    def planned(self) -> PlannedRun: ...
-
-    def frames(self) -> int: ...
 
 
 class Bars:
@@ -124,7 +114,7 @@ class Bars:
             transient=True,
         )
         self._all = self._progress.add_task("all runs", total=self._total, note="")
-        self._tasks: dict[int, TaskID] = {}
+        self._tasks: dict[str, TaskID] = {}
         self._printed = time.monotonic()
 
     def __enter__(self) -> Bars:
@@ -136,22 +126,22 @@ class Bars:
         if self.console.is_terminal:
             self._progress.stop()
 
-    def show(self, running: Sequence[Running]) -> None:
-        now = {id(job): job.frames() for job in running}
+    def show(self, running: Sequence[PlannedRun]) -> None:
+        now = {planned.label: frames_done(planned) for planned in running}
         done = self._ended_frames + sum(now.values())
         note = f"{self._ended_runs} of {self._runs} runs, {count(done)} of {count(self._total)} frames"
         self._progress.update(self._all, completed=done, note=note)
-        for job in running:
-            if id(job) not in self._tasks:
-                name, total = f"  {job.planned.label}", job.planned.frames
-                self._tasks[id(job)] = self._progress.add_task(name, total=total, note="")
-            self._progress.update(self._tasks[id(job)], completed=now[id(job)])
+        for planned in running:
+            name = planned.label
+            if name not in self._tasks:
+                self._tasks[name] = self._progress.add_task(f"  {name}", total=planned.frames, note="")
+            self._progress.update(self._tasks[name], completed=now[name])
         if not self.console.is_terminal and time.monotonic() - self._printed >= LINE_EVERY:
             self._printed = time.monotonic()
             say(self.console, f"running: {note}")
 
-    def end(self, job: Running) -> None:
+    def end(self, planned: PlannedRun) -> None:
         self._ended_runs += 1
-        self._ended_frames += job.frames()
-        if id(job) in self._tasks:
-            self._progress.remove_task(self._tasks.pop(id(job)))
+        self._ended_frames += frames_done(planned)
+        if planned.label in self._tasks:
+            self._progress.remove_task(self._tasks.pop(planned.label))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import hashlib
 import os
-import struct
 import urllib.request
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -13,9 +12,11 @@ from pathlib import Path
 
 import numpy as np
 from rich.console import Console
+from rich.progress import Progress
 
 from rnd.console import say
 from rnd.errors import UserError
+from rnd.record.files import write_atomically
 
 FILES = {
     "train-images-idx3-ubyte.gz": "440fcabf73cc546fa21475e81ea370265605f56be210a4024d2ca8f203523609",
@@ -46,7 +47,8 @@ def load(folder: Path | None, console: Console, mirrors: Iterable[str] = MIRRORS
     """The digits of `folder`; if None, of the cache or a mirror; without a network, scikit-learn's digits."""
     if folder is not None:
         return read_folder(folder)
-    cache = cache or default_cache()
+    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    cache = cache or Path(home) / "rnd" / "mnist"
     try:
         download(cache, console, mirrors)
     except OSError as error:
@@ -54,11 +56,6 @@ def load(folder: Path | None, console: Console, mirrors: Iterable[str] = MIRRORS
         say(console, f"{text}. --data DIR reads the four original files")
         return scikit_digits()
     return read_folder(cache)
-
-
-def default_cache() -> Path:
-    root = os.environ.get("XDG_CACHE_HOME")
-    return (Path(root) if root else Path.home() / ".cache") / "rnd" / "mnist"
 
 
 def read_folder(folder: Path) -> Digits:
@@ -76,9 +73,8 @@ def read_idx(path: Path) -> np.ndarray:
     if hashlib.sha256(packed).hexdigest() != FILES[path.name]:
         raise UserError(f"{path} is not the original file (its SHA-256 differs); delete it and download it again")
     data = gzip.decompress(packed)
-    axes = data[3]
-    sizes = struct.unpack(f">{axes}I", data[4 : 4 + 4 * axes])
-    return np.frombuffer(data, np.uint8, offset=4 + 4 * axes).reshape(sizes)
+    sizes = np.frombuffer(data, ">u4", count=data[3], offset=4)
+    return np.frombuffer(data, np.uint8, offset=4 + 4 * len(sizes)).reshape(sizes)
 
 
 def flat(images: np.ndarray) -> np.ndarray:
@@ -90,10 +86,7 @@ def download(cache: Path, console: Console, mirrors: Iterable[str]) -> None:
     cache.mkdir(parents=True, exist_ok=True)
     for name, digest in FILES.items():
         if not (cache / name).is_file():
-            data = fetch(name, digest, console, mirrors)
-            part = cache / f"{name}.{os.getpid()}.part"
-            part.write_bytes(data)
-            part.replace(cache / name)
+            write_atomically(cache / name, fetch(name, digest, console, mirrors))
 
 
 def fetch(name: str, digest: str, console: Console, mirrors: Iterable[str]) -> bytes:
@@ -112,15 +105,10 @@ def fetch(name: str, digest: str, console: Console, mirrors: Iterable[str]) -> b
 
 
 def read_url(url: str, name: str, console: Console) -> bytes:
-    from rich.progress import Progress
-
-    data = bytearray()
-    with urllib.request.urlopen(url, timeout=TIMEOUT) as answer, Progress(console=console, transient=True) as bar:
-        task = bar.add_task(name, total=int(answer.headers.get("Content-Length") or 0) or None)
-        while chunk := answer.read(CHUNK):
-            data += chunk
-            bar.update(task, completed=len(data))
-    return bytes(data)
+    with urllib.request.urlopen(url, timeout=TIMEOUT) as reply, Progress(console=console, transient=True) as bar:
+        size = int(reply.headers.get("Content-Length") or 0) or None
+        with bar.wrap_file(reply, total=size, description=name) as file:
+            return b"".join(iter(lambda: file.read(CHUNK), b""))
 
 
 def scikit_digits() -> Digits:

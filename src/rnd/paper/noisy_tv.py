@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass, replace
+from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -26,6 +27,7 @@ from rnd.console import say
 from rnd.envs.noisy_tv import NoisyTV
 from rnd.presets import preset
 from rnd.record.tables import csv_text
+from rnd.report.aggregate import curves_over_seeds
 from rnd.report.figure import new_figure, save
 from rnd.train import Trainer, in_chunks
 from rnd.transitions import Rollout, Transitions
@@ -67,16 +69,15 @@ def run(options: Options, console: Console) -> list[TvRow]:
     options.validate()
     rows: list[TvRow] = []
     with Progress(console=console, transient=True) as bar:
-        for name in BONUSES:
-            for seed in range(1, options.seeds + 1):
-                config = replace(preset(GAME), bonus=name, seed=seed, frames=options.frames, device="cpu")
-                task = bar.add_task(f"{name}, seed {seed}", total=config.iterations)
-                for row in measure(config):
-                    rows.append(row)
-                    bar.advance(task)
-                bar.remove_task(task)
-                share = last_quarter(rows, name, seed)
-                say(console, f"  {name}, seed {seed}: {share:.1%} at the television in the last quarter")
+        for name, seed in product(BONUSES, range(1, options.seeds + 1)):
+            config = replace(preset(GAME), bonus=name, seed=seed, frames=options.frames, device="cpu")
+            task = bar.add_task(f"{name}, seed {seed}", total=config.iterations)
+            for row in measure(config):
+                rows.append(row)
+                bar.advance(task)
+            bar.remove_task(task)
+            share = last_quarter(rows, name, seed)
+            say(console, f"  {name}, seed {seed}: {share:.1%} at the television in the last quarter")
     picture, _, numbers = save(draw(rows), Path(options.out) / "noisy-tv", csv_text(TvRow._fields, rows))
     dynamics, distillation = (last_quarter(rows, name) for name in BONUSES)
     ratio = f"dynamics {dynamics:.1%}, rnd {distillation:.1%} ({dynamics / distillation:.1f} times as high)"
@@ -124,33 +125,20 @@ def last_quarter(rows: list[TvRow], bonus: str, seed: int | None = None) -> floa
 def draw(rows: list[TvRow]) -> Any:
     figure = new_figure(10.0, 4.0)
     left, right = figure.subplots(1, 2)
+    shares = curves_over_seeds((row.bonus, row.frames, row.share_at_tv) for row in rows)
+    bonuses = curves_over_seeds((row.bonus, row.frames, row.bonus_at_tv) for row in rows)
     for colour, name in zip(("tab:red", "tab:blue"), BONUSES, strict=True):
-        frames, share = curve(rows, name, "share_at_tv")
-        shaded(left, frames, share, name, colour)
-        _, there = curve(rows, name, "bonus_at_tv")
-        shaded(right, frames, there / np.nanmean(there[:, 0]), name, colour)
-    left.set_ylabel("share of time in front of the television")
-    left.set_ylim(0, 1)
-    right.set_ylabel("bonus there, relative to the first rollout")
-    right.set_yscale("log")
+        frames, mean, error = shares[name]
+        left.plot(frames, mean, color=colour, label=name)
+        left.fill_between(frames, mean - error, mean + error, color=colour, alpha=0.2)
+        frames, mean, error = bonuses[name]
+        right.plot(frames, mean / mean[0], color=colour, label=name)
+        right.fill_between(frames, (mean - error) / mean[0], (mean + error) / mean[0], color=colour, alpha=0.2)
+    left.set(ylabel="share of time in front of the television", ylim=(0, 1))
+    right.set(ylabel="bonus there, relative to the first rollout", yscale="log")
     for axes in (left, right):
         axes.set_xlabel("environment steps")
         axes.xaxis.set_major_formatter(lambda value, _: f"{value / 1000:,.0f} k")
         axes.legend()
     figure.suptitle("The noisy television: mean over seeds, standard error shaded")
     return figure
-
-
-def curve(rows: list[TvRow], bonus: str, measure: str) -> tuple[np.ndarray, np.ndarray]:
-    """Frames [iterations] and values [seeds, iterations]."""
-    seeds = sorted({row.seed for row in rows if row.bonus == bonus})
-    runs = [[row for row in rows if row.bonus == bonus and row.seed == seed] for seed in seeds]
-    values = np.array([[getattr(row, measure) for row in run] for run in runs])
-    return np.array([row.frames for row in runs[0]]), values
-
-
-def shaded(axes: Any, x: np.ndarray, values: np.ndarray, label: str, colour: str) -> None:
-    mean = np.nanmean(values, axis=0)
-    error = np.nanstd(values, axis=0, ddof=1) / len(values) ** 0.5 if len(values) > 1 else np.zeros_like(mean)
-    axes.plot(x, mean, color=colour, label=label)
-    axes.fill_between(x, mean - error, mean + error, color=colour, alpha=0.2)

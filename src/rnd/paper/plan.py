@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from itertools import product
 from pathlib import Path
 
 from rnd.config import Config
@@ -124,10 +125,9 @@ def planned_runs(
         have = f"seeds 1 to {seeds[-1]}" if len(seeds) > 1 else "only seed 1"
         raise UserError(f"{recipe.name} has {have}{' at this scale' * (scale.factor < 1)}, not {seed}")
     arms = [arm for arm in recipe.arms if only in (None, arm.name)]
-    return [_planned_run(arm, s, scale, out) for s in (seeds if seed is None else (seed,)) for arm in arms]
-
-
-def _planned_run(arm: Arm, seed: int, scale: Scale, out: Path) -> PlannedRun:
-    config = replace(scale.config(arm.config), seed=seed)
-    name = f"{game_of(config).lower()}-{config.bonus}-{config.policy}-{digest(config)}-s{seed}"
-    return PlannedRun(arm, seed, replace(config, out=str(out / "runs"), name=name))
+    found = []
+    for s, arm in product(seeds if seed is None else (seed,), arms):
+        config = replace(scale.config(arm.config), seed=s)
+        name = f"{game_of(config).lower()}-{config.bonus}-{config.policy}-{digest(config)}-s{s}"
+        found.append(PlannedRun(arm, s, replace(config, out=str(out / "runs"), name=name)))
+    return found

@@ -23,6 +23,7 @@ from rnd.config import positive
 from rnd.console import say
 from rnd.networks import linear
 from rnd.record.tables import csv_text
+from rnd.report.aggregate import curves_over_seeds
 from rnd.report.figure import new_figure, save
 
 INPUTS, FEATURES, HIDDEN = 2, 16, 64
@@ -85,7 +86,7 @@ def amount_of_data(options: Options) -> dict[str, dict[int, float]]:
     errors = {}
     for examples in (4, 16, 64, 256):
         points = torch.rand(examples, INPUTS) * 2 - 1
-        errors[examples] = last(fit(network(), target, options, points=points))
+        errors[examples] = fit(network(), target, options, points=points)[options.steps]
     return {"error on unseen points": errors}
 
 
@@ -106,9 +107,8 @@ def stochasticity(options: Options) -> dict[str, dict[int, float]]:
 def misspecification(options: Options) -> dict[str, dict[int, float]]:
     """An input is hidden from the predictor, or the predictor is too simple for the target."""
     target = network()
-    half_blind = nn.Sequential(Hide(), network())
     return {
-        "one input hidden": fit(half_blind, target, options),
+        "one input hidden": fit(nn.Sequential(Hide(), network()), target, options),
         "linear predictor": fit(linear(INPUTS, FEATURES), target, options, lr=1e-2),
         "enough of both": fit(network(), target, options),
     }
@@ -157,20 +157,9 @@ def fit(
     return errors
 
 
-def last(errors: dict[int, float]) -> float:
-    return errors[max(errors)]
-
-
 def curves(rows: list[Measured]) -> dict[tuple[str, str], tuple[np.ndarray, np.ndarray, np.ndarray]]:
     """(source, curve) to (x, mean over seeds, standard error)."""
-    found = {}
-    for key in dict.fromkeys((row.source, row.curve) for row in rows):
-        mine = [row for row in rows if (row.source, row.curve) == key]
-        xs = np.array(sorted({row.x for row in mine}))
-        values = np.array([[row.error for row in mine if row.x == x] for x in xs])
-        spread = values.std(axis=1, ddof=1) if values.shape[1] > 1 else np.zeros(len(xs))
-        found[key] = xs, values.mean(axis=1), spread / values.shape[1] ** 0.5
-    return found
+    return curves_over_seeds(((row.source, row.curve), row.x, row.error) for row in rows)
 
 
 def draw(rows: list[Measured]) -> Any:

@@ -20,25 +20,15 @@ from rich.console import Console
 
 from rnd.console import say
 from rnd.errors import RunError, UserError
-from rnd.paper.jobs import Outcome, frames_done, job_files, limit_threads, train, write_config
+from rnd.paper.jobs import Outcome, frames_done, job_files, limit_threads, train
 from rnd.paper.local import POLL, Bars
 from rnd.paper.plan import PlannedRun
+from rnd.record.files import write_json
 
 MAX_RETRIES = 20
 """Times that a run may lose its worker. Machines are taken away often, but a run that kills its worker must end."""
 QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0", "RAY_DEDUP_LOGS": "0"}
 """Ray sends no usage statistics, and does not change CUDA_VISIBLE_DEVICES for tasks without a GPU."""
-
-
-@dataclass(frozen=True)
-class Task:
-    """One run on the cluster."""
-
-    planned: PlannedRun
-    ref: Any
-
-    def frames(self) -> int:
-        return frames_done(self.planned)
 
 
 @dataclass(frozen=True)
@@ -61,27 +51,29 @@ class RayJobs:
             needs = self.needs(ray.cluster_resources(), runs)
             limits = {"max_retries": MAX_RETRIES, "max_calls": 1}
             task = ray.remote(num_cpus=needs.cpus, num_gpus=needs.gpus, **limits)(train_task)
-            running = [Task(planned, task.remote(str(prepare(planned, needs)))) for planned in runs]
+            running = {task.remote(str(prepare(planned, needs))): planned for planned in runs}
             say(self.console, f"{len(runs)} runs on {self.address}; per run: {needs.cpus} CPUs, {needs.gpus:g} GPUs")
             with Bars(self.console, runs) as bars:
                 yield from self.wait(ray, running, bars)
         finally:
             ray.shutdown()
 
-    def wait(self, ray: Any, running: list[Task], bars: Bars) -> Iterator[Outcome]:
-        """Yield each outcome when its task ends. Where this is interrupted, the tasks save a checkpoint and stop."""
+    def wait(self, ray: Any, running: dict[Any, PlannedRun], bars: Bars) -> Iterator[Outcome]:
+        """Yield each outcome when its task ends. Where this is interrupted, the tasks save a checkpoint and stop.
+        `running` maps Ray's references of the tasks to their runs."""
         try:
             while running:
-                ready, _ = ray.wait([task.ref for task in running], num_returns=1, timeout=POLL)
-                bars.show([task for task in running if task.frames()])
-                for task in [task for task in running if task.ref in ready]:
-                    running.remove(task)
-                    bars.end(task)
-                    yield outcome(ray, task)
+                ready, _ = ray.wait(list(running), num_returns=1, timeout=POLL)
+                bars.show([planned for planned in running.values() if frames_done(planned)])
+                for ref in ready:
+                    planned = running.pop(ref)
+                    bars.end(planned)
+                    yield outcome(ray, ref, planned)
         finally:
-            for task in running:
-                ray.cancel(task.ref, force=False)
-            ray.wait([task.ref for task in running], num_returns=len(running), timeout=60) if running else None
+            for ref in running:
+                ray.cancel(ref, force=False)
+            if running:
+                ray.wait(list(running), num_returns=len(running), timeout=60)
 
     def needs(self, found: dict[str, float], runs: Sequence[PlannedRun]) -> Needs:
         """Of one run: the given values, or one GPU with its share of the CPUs, or one CPU where there are no GPUs."""
@@ -117,8 +109,9 @@ def prepare(planned: PlannedRun, needs: Needs) -> Path:
     """Write the config file of a task and return its path. Paths are absolute: a worker has another current folder."""
     config = limit_threads(planned.config, needs.cpus, needs.gpus > 0)
     planned = replace(planned, config=replace(config, out=str(Path(config.out).resolve())))
-    write_config(planned, planned.config)
-    return job_files(planned)[0]
+    path, _ = job_files(planned)
+    write_json(path, planned.config.to_dict())
+    return path
 
 
 def train_task(path: str) -> None:
@@ -132,13 +125,13 @@ def train_task(path: str) -> None:
     sys.stdout.flush()
 
 
-def outcome(ray: Any, task: Task) -> Outcome:
+def outcome(ray: Any, ref: Any, planned: PlannedRun) -> Outcome:
     """How a task ended."""
     try:
-        ray.get(task.ref)
-        return Outcome(task.planned)
+        ray.get(ref)
+        return Outcome(planned)
     except ray.exceptions.RayTaskError as error:
         problem = str(error.cause)
     except ray.exceptions.RayError as error:
         problem = str(error).strip().splitlines()[0]
-    return Outcome(task.planned, f"{problem} (full log: {job_files(task.planned)[1]})")
+    return Outcome(planned, f"{problem} (full log: {job_files(planned)[1]})")

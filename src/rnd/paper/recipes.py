@@ -12,6 +12,7 @@ from typing import Any
 
 from rnd.config import Config
 from rnd.presets import ATARI_GAMES, atari
+from rnd.report.figure import ReferenceLine
 
 ROLLOUTS = 30_000
 """Rollouts per run: 0.5, 2 and 16 billion frames at 32, 128 and 1,024 environments."""
@@ -39,16 +40,6 @@ METHODS = {"RND": "rnd", "Dynamics": "dynamics", "PPO": "none"}
 
 
 @dataclass(frozen=True)
-class PaperScore:
-    """A score that the paper states, drawn in the panels of one measure."""
-
-    measure: str
-    value: float
-    label: str
-    arm: str | None = None
-
-
-@dataclass(frozen=True)
 class Arm:
     """One curve of a figure: the config that all its seeds share."""
 
@@ -69,12 +60,8 @@ class Recipe:
     seeds: int
     measures: tuple[str, ...] = ("return_mean",)
     x: str = "frames"
-    scores: dict[str, tuple[PaperScore, ...]] = field(default_factory=dict)
+    scores: dict[str, tuple[ReferenceLine, ...]] = field(default_factory=dict)
     """Panel to its scores."""
-
-    @property
-    def panels(self) -> list[str]:
-        return list(dict.fromkeys(arm.panel for arm in self.arms))
 
 
 def run_of(game: str = "montezuma", *, envs: int = 128, **changes: Any) -> Config:
@@ -98,8 +85,8 @@ def figure3() -> Recipe:
         Arm("episodic-0.99", "episodic, γ_I = 0.99", run_of(ext_coef=0.0, gamma_int=0.99, episodic_int=True)),
     )
     scores = (
-        PaperScore("return_mean", 6_700, "paper: best return 6,700", "non-episodic, γ_I = 0.999"),
-        PaperScore("rooms", 21, "paper: best run 21 rooms", "non-episodic, γ_I = 0.999"),
+        ReferenceLine(6_700, "paper: best return 6,700", "non-episodic, γ_I = 0.999"),
+        ReferenceLine(21, "paper: best run 21 rooms", "non-episodic, γ_I = 0.999", "rooms"),
     )
     title = "Figure 3: pure exploration of Montezuma's Revenge"
     return Recipe("figure3", title, arms, seeds=5, measures=("return_mean", "rooms"), scores={"": scores})
@@ -109,16 +96,13 @@ def figure4() -> Recipe:
     """Section 3.2: combining episodic and non-episodic returns, one or two value heads."""
     arms = []
     for policy, panel in (("gru", "RNN policies"), ("cnn", "CNN policies")):
-        both: dict[str, Any] = {"policy": policy, "gamma_ext": 0.99, "gamma_int": 0.99}
+        two = run_of(policy=policy, gamma_ext=0.99, gamma_int=0.99)
+        episodic = replace(two, episodic_int=True)
+        one = replace(episodic, value_heads=1)
         arms += [
-            Arm(f"{policy}-nonepisodic-two", "non-episodic intrinsic, two heads", run_of(**both), panel),
-            Arm(f"{policy}-episodic-two", "episodic intrinsic, two heads", run_of(**both, episodic_int=True), panel),
-            Arm(
-                f"{policy}-episodic-one",
-                "episodic intrinsic, one head",
-                run_of(**both, episodic_int=True, value_heads=1),
-                panel,
-            ),
+            Arm(f"{policy}-nonepisodic-two", "non-episodic intrinsic, two heads", two, panel),
+            Arm(f"{policy}-episodic-two", "episodic intrinsic, two heads", episodic, panel),
+            Arm(f"{policy}-episodic-one", "episodic intrinsic, one head", one, panel),
         ]
     title = "Figure 4: combining intrinsic and extrinsic returns"
     return Recipe("figure4", title, tuple(arms), seeds=5, measures=("return_mean", "rooms"))
@@ -141,9 +125,9 @@ def figure6() -> Recipe:
         for n in (32, 128, 1024)
     )
     scores = (
-        PaperScore("return_mean", 7_570, "paper: 7,570 after 1.6 G frames", "32 environments"),
-        PaperScore("return_mean", 10_070, "paper: 10,070 at the end", "1,024 environments"),
-        PaperScore("return_mean", 14_415, "paper: best run 14,415", "1,024 environments"),
+        ReferenceLine(7_570, "paper: 7,570 after 1.6 G frames", "32 environments"),
+        ReferenceLine(10_070, "paper: 10,070 at the end", "1,024 environments"),
+        ReferenceLine(14_415, "paper: best run 14,415", "1,024 environments"),
     )
     title = "Figure 6: scaling up training"
     return Recipe("figure6", title, arms, seeds=5, x="updates", scores={"RNN policy": scores})
@@ -179,24 +163,15 @@ def six_games(policy: str) -> tuple[Arm, ...]:
     )
 
 
-def table1_scores() -> dict[str, tuple[PaperScore, ...]]:
+def table1_scores() -> dict[str, tuple[ReferenceLine, ...]]:
     return {
         title: tuple(
-            PaperScore("return_mean", TABLE1[method][game], f"paper: {method} {TABLE1[method][game]:,}", method)
+            ReferenceLine(TABLE1[method][game], f"paper: {method} {TABLE1[method][game]:,}", method)
             for method in METHODS
         )
         for game, title in SIX_GAMES.items()
     }
 
 
-RECIPES: dict[str, Callable[[], Recipe]] = {
-    "figure1": figure1,
-    "figure3": figure3,
-    "figure4": figure4,
-    "figure5": figure5,
-    "figure6": figure6,
-    "figure7": figure7,
-    "figure8": figure8,
-    "figure9": figure9,
-    "table1": table1,
-}
+EXPERIMENTS = (figure1, figure3, figure4, figure5, figure6, figure7, figure8, figure9, table1)
+RECIPES: dict[str, Callable[[], Recipe]] = {function.__name__: function for function in EXPERIMENTS}

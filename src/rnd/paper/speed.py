@@ -28,9 +28,8 @@ def frames_per_second(recipe: Recipe, runs: Sequence[PlannedRun], out: Path) -> 
 
 def _of_policy(policy: str, runs: Sequence[PlannedRun], out: Path) -> tuple[float, str]:
     own = [planned for planned in runs if planned.config.policy == policy]
-    known_runs = [run for run in (planned.read() for planned in own) if run is not None]
-    speeds = [run.timing.get("frames_per_second", np.empty(0)) for run in known_runs]
-    known = np.concatenate([np.empty(0), *speeds])
+    known_runs = [run for planned in own if (run := planned.read())]
+    known = np.concatenate([np.empty(0), *(run.timing.get("frames_per_second", ()) for run in known_runs)])
     if len(known) > 1:
         return float(np.median(known)), "these runs"
     path = out / "speed.json"

@@ -8,13 +8,16 @@ the runs that have a value there and stores their number.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 
 RESAMPLES = 2_000
 INTERVAL = 0.95
+
+K = TypeVar("K", bound=Hashable)
 
 
 @dataclass(frozen=True)
@@ -27,6 +30,19 @@ class Curve:
     high: np.ndarray
     runs: np.ndarray
     """Runs that have a value at each point."""
+
+
+def curves_over_seeds(rows: Iterable[tuple[K, int, float]]) -> dict[K, tuple[np.ndarray, np.ndarray, np.ndarray]]:
+    """Curve to (x, mean over seeds, standard error), from one row (curve, x, value) per seed and x."""
+    values: dict[K, dict[int, list[float]]] = {}
+    for key, x, value in rows:
+        values.setdefault(key, {}).setdefault(x, []).append(value)
+    found = {}
+    for key, by_x in values.items():
+        y_XR = np.array(list(by_x.values()))
+        error = np.nanstd(y_XR, axis=1, ddof=1) / y_XR.shape[1] ** 0.5 if y_XR.shape[1] > 1 else np.zeros(len(y_XR))
+        found[key] = np.array(list(by_x)), np.nanmean(y_XR, axis=1), error
+    return found
 
 
 def align(series: Sequence[tuple[np.ndarray, np.ndarray]]) -> tuple[np.ndarray, np.ndarray]:

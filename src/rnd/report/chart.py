@@ -36,19 +36,16 @@ class Axes:
     """Maps values to pixels."""
 
     def __init__(self, series: Sequence[Series]):
-        x = np.concatenate([s.curve.x for s in series])
-        y = np.concatenate([v for s in series for v in (s.curve.mean, s.curve.low, s.curve.high)])
-        y = np.concatenate([y, *(own for s in series for _, own in s.seeds)])
-        y = y[np.isfinite(y)]
-        self.right = float(x.max())
         means = np.concatenate([s.curve.mean for s in series])
+        y = np.concatenate([means, *(v for s in series for v in (s.curve.low, s.curve.high, *(y for _, y in s.seeds)))])
+        y = y[np.isfinite(y)]
+        self.right = max(float(s.curve.x.max()) for s in series)
         self.log = bool(means.min() > 0 and means.max() / means.min() > LOG_SPAN)
-        low, high = float(y[y > 0].min() if self.log else y.min()), float(y.max())
         if self.log:
-            self.low, self.high = math.log10(low), math.log10(high)
+            self.low, self.high = math.log10(y[y > 0].min()), math.log10(y.max())
         else:
-            low = 0.0 if low >= 0 and low < 0.6 * high else low
-            self.low, self.high = low, high
+            self.low, self.high = float(y.min()), float(y.max())
+            self.low = 0.0 if 0 <= self.low < 0.6 * self.high else self.low
         size = max(abs(self.low), abs(self.high))
         if self.high - self.low <= 1e-6 * size or size == 0:  # constant up to rounding
             margin = 0.1 * size or 0.5
@@ -86,14 +83,13 @@ def line_chart(title: str, series: Sequence[Series], note: str = "") -> str:
         return ""
     axes = Axes(series)
     parts = [*_grid(axes), *(part for s in series for part in _line(axes, s))]
-    view = f'viewBox="0 0 {WIDTH} {HEIGHT}"'
-    label = html.escape(title, quote=True)
+    label = html.escape(title)
     small = f" <small>{html.escape(note)}</small>" if note else ""
     scale = " <small>log scale</small>" if axes.log else ""
     return (
-        f'<figure class="chart"><figcaption>{html.escape(title)}{small}{scale}</figcaption>'
-        f'<svg {view} role="img" aria-label="{label}">{"".join(parts)}<line class="cursor" y1="{TOP}" '
-        f'y2="{HEIGHT - BOTTOM}" x1="-9" x2="-9"/></svg><div class="tip" hidden></div>'
+        f'<figure class="chart"><figcaption>{label}{small}{scale}</figcaption>'
+        f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{label}">{"".join(parts)}'
+        f'<line class="cursor" y1="{TOP}" y2="{HEIGHT - BOTTOM}" x1="-9" x2="-9"/></svg><div class="tip" hidden></div>'
         f'<script type="application/json">{_data(axes, series)}</script></figure>'
     )
 

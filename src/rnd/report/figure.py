@@ -6,7 +6,7 @@ Every picture is written as PNG, as SVG, and as CSV with the numbers that were d
 from __future__ import annotations
 
 import textwrap
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +43,8 @@ class ReferenceLine:
     label: str
     arm: str | None = None
     """Label of the arm that it belongs to; decides the colour."""
+    measure: str = "return_mean"
+    """Measure of the panels that show it."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +69,6 @@ class Picture:
     columns: int = 2
     scaled: str | None = None
     """The sizes, where this is smaller than the paper's experiment; printed on the picture."""
-    notes: tuple[str, ...] = field(default=())
 
 
 def curve_of(line: Line, measure: str, x: str, iqm: bool) -> Curve:
@@ -149,8 +150,7 @@ def _footer(picture: Picture, iqm: bool) -> list[str]:
         for line in panel.lines
         for remark in remarks(line, picture.x)
     ]
-    notes += [*picture.notes, *dict.fromkeys(missing)]
-    text = statistic + ("; " + "; ".join(notes) if notes else "")
+    text = "; ".join([statistic, *notes, *dict.fromkeys(missing)])
     return textwrap.wrap(text, 70 * min(picture.columns, len(picture.panels)))
 
 

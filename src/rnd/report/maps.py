@@ -10,6 +10,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from rnd.record.progress import count
 from rnd.report.runs import Group
 
@@ -38,9 +40,8 @@ class Visit:
 
 def visits(group: Group) -> dict[int, Visit]:
     """Earliest first entry and sum of entries over the runs of a group."""
-    places = {place for run in group.runs for place in run.places}
     merged = {}
-    for place in places:
+    for place in {place for run in group.runs for place in run.places}:
         entries = [run.places[place] for run in group.runs if place in run.places]
         first, times = min(first for first, _ in entries), sum(times for _, times in entries)
         merged[place] = Visit(first, times, len(entries), len(group.runs))
@@ -49,26 +50,17 @@ def visits(group: Group) -> dict[int, Visit]:
 
 def map_of(group: Group) -> str:
     """The map for the game of the group; empty where there is nothing to draw."""
-    config = next((run.config for run in group.runs if run.config), None)
+    env_id = next((run.config.env.id for run in group.runs if run.config), "")
     found = visits(group)
-    if config is None:
+    if "MontezumaRevenge" in env_id:  # one pyramid per level; a higher one is drawn if a run has reached it
+        return "".join(pyramid(level, found) for level in sorted({0, *(place // 256 for place in found)}))
+    if not env_id or not found:
         return ""
-    if "MontezumaRevenge" in config.env.id:
-        return pyramid(found)
-    if not found:
-        return ""
-    if config.env.id.startswith(("MiniGrid", "BabyAI")):
-        return grid(found)
-    return room_list(found)
+    return grid(found) if env_id.startswith(("MiniGrid", "BabyAI")) else room_list(found)
 
 
-def pyramid(found: dict[int, Visit]) -> str:
-    """One pyramid of 24 rooms per level; a higher level is drawn if a run has reached it."""
-    levels = sorted({place // 256 for place in found} | {0})
-    return "".join(_level(level, found) for level in levels)
-
-
-def _level(level: int, found: dict[int, Visit]) -> str:
+def pyramid(level: int, found: dict[int, Visit]) -> str:
+    """The 24 rooms of a level."""
     shade = Shade(found)
     width, height = 9 * (ROOM[0] + GAP) - GAP, 4 * (ROOM[1] + GAP) - GAP
     parts, seen = [], 0
@@ -78,9 +70,9 @@ def _level(level: int, found: dict[int, Visit]) -> str:
             visit = found.get(level * 256 + room)
             seen += visit is not None
             parts.append(_room(room, x, y, visit, shade))
-    head = f"<h4>Level {level + 1}: {seen} of 24 rooms</h4>"
     return (
-        f'{head}<svg class="map pyramid" viewBox="-1 -1 {width + 2} {height + 2}" role="img" '
+        f"<h4>Level {level + 1}: {seen} of 24 rooms</h4>"
+        f'<svg class="map pyramid" viewBox="-1 -1 {width + 2} {height + 2}" role="img" '
         f'aria-label="rooms of level {level + 1}">{"".join(parts)}</svg>{shade.legend()}'
     )
 
@@ -89,16 +81,13 @@ def _room(room: int, x: int, y: int, visit: Visit | None, shade: Shade) -> str:
     name = f"room {room}" + (" (start)" if room == START else " (treasure)" if room == TREASURE else "")
     box = f'x="{x}" y="{y}" width="{ROOM[0]}" height="{ROOM[1]}" rx="7"'
     middle = x + ROOM[0] / 2
-    if visit is None:
-        return (
-            f'<g class="room unseen" data-room="{room}" tabindex="0"><title>{name}: never entered</title><rect {box}/>'
-            f'<text x="{middle}" y="{y + 40}" text-anchor="middle">{room}</text></g>'
-        )
-    times = f'<text class="times" x="{middle}" y="{y + 54}" text-anchor="middle">{_short(visit.times)}</text>'
+    state, style, words, baseline, times = "unseen", "", f"{name}: never entered", y + 40, ""
+    if visit is not None:
+        state, style, words, baseline = "seen", f' style="{shade.style(visit)}"', visit.words(name), y + 34
+        times = f'<text class="times" x="{middle}" y="{y + 54}" text-anchor="middle">{_short(visit.times)}</text>'
     return (
-        f'<g class="room seen" data-room="{room}" tabindex="0" style="{shade.style(visit)}">'
-        f"<title>{html.escape(visit.words(name))}</title><rect {box}/>"
-        f'<text x="{middle}" y="{y + 34}" text-anchor="middle">{room}</text>{times}</g>'
+        f'<g class="room {state}" data-room="{room}" tabindex="0"{style}><title>{html.escape(words)}</title>'
+        f'<rect {box}/><text x="{middle}" y="{baseline}" text-anchor="middle">{room}</text>{times}</g>'
     )
 
 
@@ -110,7 +99,7 @@ def grid(found: dict[int, Visit]) -> str:
     columns, rows = max(xs) - left + 1, max(ys) - top + 1
     cells = [
         f'<g class="room seen" tabindex="0" style="{shade.style(visit)}">'
-        f"<title>{html.escape(visit.words(_cell(place)))}</title>"
+        f"<title>{html.escape(visit.words(f'cell ({place % 256}, {place // 256})'))}</title>"
         f'<rect x="{place % 256 - left}" y="{place // 256 - top}" width="0.96" height="0.96"/></g>'
         for place, visit in sorted(found.items())
     ]
@@ -120,10 +109,6 @@ def grid(found: dict[int, Visit]) -> str:
         f'aria-label="visited cells" '
         f'style="max-width:{max(160, 22 * columns)}px">{"".join(cells)}</svg>{shade.legend()}'
     )
-
-
-def _cell(place: int) -> str:
-    return f"cell ({place % 256}, {place // 256})"
 
 
 def room_list(found: dict[int, Visit]) -> str:
@@ -162,11 +147,8 @@ class Shade:
 
 def ramp(colours: Sequence[tuple[int, int, int]], share: float) -> tuple[int, int, int]:
     """The interpolated colour at `share` (0 to 1) of a list of colours."""
-    position = min(max(share, 0.0), 1.0) * (len(colours) - 1)
-    i = min(int(position), len(colours) - 2)
-    part = position - i
-    a, b = colours[i], colours[i + 1]
-    red, green, blue = (round(p + (q - p) * part) for p, q in zip(a, b, strict=True))
+    position, steps = share * (len(colours) - 1), range(len(colours))
+    red, green, blue = (round(float(np.interp(position, steps, channel))) for channel in zip(*colours, strict=True))
     return red, green, blue
 
 
@@ -180,7 +162,6 @@ def _ink(colour: tuple[int, int, int]) -> str:
 
 
 def _short(times: int) -> str:
-    for size, letter in ((10**6, "M"), (10**4, "k")):
-        if times >= size:
-            return f"{times / (10**6 if letter == 'M' else 10**3):.3g}{letter}×"
-    return f"{times:,}×"
+    if times >= 10**6:
+        return f"{times / 10**6:.3g}M×"
+    return f"{times / 10**3:.3g}k×" if times >= 10**4 else f"{times:,}×"

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from rnd import __version__
+from rnd.record.files import write_atomically
 from rnd.record.progress import count, duration
 from rnd.report.aggregate import align, mean_and_error, thin
 from rnd.report.chart import Series, line_chart, number
@@ -47,10 +48,8 @@ LEARNING = (
     ("frames_per_second", "Frames per second", "of a rollout and its update"),
 )
 
-Progress = Callable[[str], None]
 
-
-def write_page(runs: Sequence[Run], path: Path, progress: Progress = lambda _: None) -> None:
+def write_page(runs: Sequence[Run], path: Path, progress: Callable[[str], None] = lambda _: None) -> None:
     """Write the page of one run, or the comparison of several."""
     groups = grouped(list(runs))
     progress("curves")
@@ -71,18 +70,20 @@ def write_page(runs: Sequence[Run], path: Path, progress: Progress = lambda _: N
         f"<script>{(HERE / 'page.js').read_text()}</script></body></html>\n"
     )
     path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f".{path.name}.part")
-    partial.write_text(text, encoding="utf-8")
-    partial.replace(path)
+    write_atomically(path, text)
+
+
+def section(name: str, title: str, style: str, items: Sequence[str], before: str = "") -> str:
+    """A heading and a box of items with a CSS class; empty where there are no items."""
+    body = "".join(items)
+    return f'<section id="{name}"><h2>{title}</h2>{before}<div class="{style}">{body}</div></section>' if body else ""
 
 
 def title_of(runs: Sequence[Run], groups: Sequence[Group]) -> str:
     if len(runs) == 1:
         return runs[0].name
-    games = {game_of(run.config) for run in runs if run.config}
-    return f"{', '.join(sorted(games)) or 'runs'}: {len(runs)} runs" + (
-        f" of {len(groups)} experiments" if len(groups) > 1 else ""
-    )
+    games = ", ".join(sorted({game_of(run.config) for run in runs if run.config})) or "runs"
+    return f"{games}: {len(runs)} runs" + (f" of {len(groups)} experiments" if len(groups) > 1 else "")
 
 
 def head(runs: Sequence[Run], groups: Sequence[Group]) -> str:
@@ -108,10 +109,9 @@ def summary(groups: Sequence[Group]) -> str:
     cards = []
     for i, group in enumerate(groups):
         tiles = "".join(f"<div><dt>{name}</dt><dd>{html.escape(value)}</dd></div>" for name, value in facts(group))
-        cards.append(
-            f'<article class="card"><h3>{key(i)}{html.escape(group.label)}</h3><dl class="tiles">{tiles}</dl></article>'
-        )
-    return f'<section id="summary"><h2>Summary</h2><div class="cards">{"".join(cards)}</div></section>'
+        heading = f"<h3>{key(i)}{html.escape(group.label)}</h3>"
+        cards.append(f'<article class="card">{heading}<dl class="tiles">{tiles}</dl></article>')
+    return section("summary", "Summary", "cards", cards)
 
 
 def facts(group: Group) -> list[tuple[str, str]]:
@@ -169,35 +169,27 @@ def series_of(groups: Sequence[Group], column: str) -> list[Series]:
 
 def charts(title: str, columns: Sequence[tuple[str, str, str]], groups: Sequence[Group]) -> str:
     drawn = []
-    for column, name, note in columns:
+    for column, name, text in columns:
         series = series_of(groups, column)
-        if column in ("rooms", "places") and all(not s.curve.mean.any() for s in series):
-            continue
-        drawn.append(line_chart(name, series, note))
-    body = "".join(drawn)
-    if not body:
-        return ""
+        if column not in ("rooms", "places") or any(s.curve.mean.any() for s in series):
+            drawn.append(line_chart(name, series, text))
     many = any(len(group.runs) > 1 for group in groups)
     note = " <small>mean over runs, standard error shaded, runs behind</small>" if many else ""
-    heading = f"<h2>{title}{note}</h2>{legend(groups)}"
-    return f'<section id="{title.lower()}">{heading}<div class="charts">{body}</div></section>'
+    return section(title.lower(), title + note, "charts", drawn, legend(groups))
 
 
 def maps(groups: Sequence[Group]) -> str:
-    drawn = [(i, group, map_of(group)) for i, group in enumerate(groups)]
     cards = [
         f'<article class="card"><h3>{key(i)}{html.escape(group.label)}</h3>{body}<p class="said"></p></article>'
-        for i, group, body in drawn
-        if body
+        for i, group in enumerate(groups)
+        if (body := map_of(group))
     ]
-    if not cards:
-        return ""
     switch = (
         '<div class="switch" role="group" aria-label="colour">'
         '<button value="when" aria-pressed="true">when first entered</button>'
         '<button value="often" aria-pressed="false">how often</button></div>'
     )
-    return f'<section id="map"><h2>Where it has been</h2>{switch}<div class="maps">{"".join(cards)}</div></section>'
+    return section("map", "Where it has been", "maps", cards, switch)
 
 
 def videos(runs: Sequence[Run]) -> str:
@@ -207,22 +199,19 @@ def videos(runs: Sequence[Run]) -> str:
         if path is None:
             continue
         name = f"<h3>{html.escape(run.name)}</h3>" if len(runs) > 1 else ""
-        if path.stat().st_size > LARGEST_VIDEO:
-            text = f"The video is too large for a page: {html.escape(str(path))}"
-            shown.append(f'<article class="card">{name}<p>{text}</p></article>')
-            continue
-        video = f'<video controls muted playsinline preload="auto" src="{data_url(path, "video/mp4")}"></video>'
         strip = path.with_suffix(".png")
-        image = f'<img class="strip" alt="the bonus and the frames at its spikes" src="{data_url(strip, "image/png")}">'
-        shown.append(f'<article class="card">{name}{video}{image if strip.exists() else ""}</article>')
-    if not shown:
-        return ""
-    return f'<section id="video"><h2>An episode and its bonus</h2><div class="shows">{"".join(shown)}</div></section>'
+        if path.stat().st_size > LARGEST_VIDEO:
+            body = f"<p>The video is too large for a page: {html.escape(str(path))}</p>"
+        else:
+            body = f'<video controls muted playsinline preload="auto" src="{data_url(path, "video/mp4")}"></video>'
+            if strip.exists():
+                url = data_url(strip, "image/png")
+                body += f'<img class="strip" alt="the bonus and the frames at its spikes" src="{url}">'
+        shown.append(f'<article class="card">{name}{body}</article>')
+    return section("video", "An episode and its bonus", "shows", shown)
 
 
 def data_url(path: Path, kind: str) -> str:
-    if not path.exists():
-        return ""
     return f"data:{kind};base64,{base64.b64encode(path.read_bytes()).decode()}"
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import html
 import shlex
 from collections.abc import Sequence
-from typing import Any
 
 from rnd.config import Config
 from rnd.presets import ATARI_GAMES, changes
@@ -14,42 +13,34 @@ from rnd.report.runs import Group, Run, differences
 
 def command_of(config: Config) -> str:
     """The shortest `rnd train` command with this config. What is written and where is left out."""
-    env_id = config.env.id
-    game = next((name for name, full in ATARI_GAMES.items() if full == env_id), env_id)
+    game = next((name for name, full in ATARI_GAMES.items() if full == config.env.id), config.env.id)
     words = ["rnd", "train", game]
     for name, value in changes(config, "experiment", "seed", "place").items():
-        words += flag(name, value) if name != "env.id" else []
+        group, dot, last = name.replace("_", "-").rpartition(".")
+        if isinstance(value, bool):
+            words.append(f"--{group}{dot}{'' if value else 'no-'}{last}")
+        elif name != "env.id":
+            words += [f"--{group}{dot}{last}", str(value)]
     return shlex.join(words)
-
-
-def flag(name: str, value: Any) -> list[str]:
-    """One field as command-line arguments."""
-    words = name.replace("_", "-")
-    if isinstance(value, bool):
-        group, _, last = words.rpartition(".")
-        return [f"--{group + '.' if group else ''}{'' if value else 'no-'}{last}"]
-    return [f"--{words}", str(value)]
 
 
 def config_table(groups: Sequence[Group]) -> str:
     """An HTML table of all fields. Fields that differ between groups are highlighted; those that differ from the preset
     have a star."""
-    configs = [next((run.config for run in group.runs if run.config), None) for group in groups]
-    known = [(group, config) for group, config in zip(groups, configs, strict=True) if config]
+    known = [group for group in groups if any(run.config for run in group.runs)]
     if not known:
         return ""
-    differing = set(differences([config for _, config in known]))
-    flat = [config.flat() for _, config in known]
-    changed_here = {name for _, config in known for name in changes(config, "experiment", "place")} - {"env.id"}
-    hidden = {name for _, config in known for name in config.named("recording") if "." not in name}
+    configs = [next(run.config for run in group.runs if run.config) for group in known]
+    flat = [config.flat() for config in configs]
+    differing = differences(configs)
+    changed = {name for config in configs for name in changes(config, "experiment", "place")} - {"env.id"}
+    hidden = {name for config in configs for name in config.named("recording") if "." not in name}
     rows = []
     for name in dict.fromkeys(name for values in flat for name in values if name not in hidden):
-        values = [f.get(name, "") for f in flat]
-        changed = name in changed_here
-        classes = " ".join(["differs"] * (name in differing) + ["changed"] * changed)
-        cells = "".join(f"<td>{html.escape(str(value))}</td>" for value in values)
+        classes = " ".join(["differs"] * (name in differing) + ["changed"] * (name in changed))
+        cells = "".join(f"<td>{html.escape(str(values.get(name, '')))}</td>" for values in flat)
         rows.append(f'<tr class="{classes}"><td>{name}</td>{cells}</tr>')
-    heads = "".join(f"<th>{html.escape(group.label)}</th>" for group, _ in known)
+    heads = "".join(f"<th>{html.escape(group.label)}</th>" for group in known)
     opened = "" if len(known) == 1 else " open"
     return (
         '<section id="config"><h2>Config <small>* differs from the preset of the game</small></h2>'

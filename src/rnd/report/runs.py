@@ -67,29 +67,30 @@ class Run:
 
 def read_run(path: Path) -> Run:
     """Read all that a run folder has; problems are in `warnings`."""
+    _check_folder(path)
     run = Run(path)
-    if not path.is_dir():
-        raise UserError(f"{path} is not a folder; name the folder of a run, for example one under runs/")
-    data = _json(run, "config.json")
-    if data:
+    if data := _json(run, "config.json"):
         try:
             run.config = Config.from_dict(data)
         except (UserError, TypeError, AttributeError) as error:
             run.warnings.append(f"config.json is not understood: {error}")
     run.about = _json(run, "run.json")
-    run.metrics = _columns(run, "metrics.csv")
-    run.timing = _columns(run, "timing.csv")
+    run.metrics, run.timing = _columns(run, "metrics.csv"), _columns(run, "timing.csv")
     run.places = _places(run)
     _check_progress(run)
     return run
+
+
+def _check_folder(path: Path) -> None:
+    if not path.is_dir():
+        raise UserError(f"{path} is not a folder; name the folder of a run, for example one under runs/")
 
 
 def expand(paths: list[Path]) -> list[Path]:
     """The given run folders, where a folder of run folders is replaced by all runs in it."""
     found: list[Path] = []
     for path in paths:
-        if not path.is_dir():
-            raise UserError(f"{path} is not a folder; name the folder of a run, for example one under runs/")
+        _check_folder(path)
         inside = sorted(child.parent for child in path.glob("*/config.json"))
         found += inside if inside and not (path / "config.json").exists() else [path]
     return list(dict.fromkeys(found))

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import subprocess
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -27,9 +26,13 @@ class Overlay:
     """Everything in the picture except the game."""
 
     def __init__(self, title: str, bonus: np.ndarray, spikes: list[int], *, rooms: bool = False):
+        from matplotlib import font_manager
+        from PIL import ImageFont
+
         self.bonus, self.spikes, self.rooms = bonus, spikes, rooms
         self.top = max(float(bonus.max()), 1e-12) * 1.08
-        self.small, self.large = _font(13), _font(17)
+        font = font_manager.findfont("DejaVu Sans")  # it is part of matplotlib
+        self.small, self.large = ImageFont.truetype(font, 13), ImageFont.truetype(font, 17)
         self._dim, self._bright = self._plot(title, DIM), self._plot(title, ACCENT)
 
     def point(self, index: int, value: float) -> tuple[float, float]:
@@ -53,8 +56,7 @@ class Overlay:
         place = f"   room {step.room % 256}" if self.rooms and step.room >= 0 else ""
         lives = f"   lives {step.lives}" if step.lives else ""
         pen.text((x, 58), f"step {step.step:,}   return {step.score:g}{place}{lives}", fill=INK, font=self.small)
-        value = f"bonus {step.bonus:.4g}"
-        pen.text((x + width, 58), value, fill=ACCENT, font=self.small, anchor="ra")
+        pen.text((x + width, 58), f"bonus {step.bonus:.4g}", fill=ACCENT, font=self.small, anchor="ra")
         pen.text((x, y + height + 38), recent, fill=SPIKE, font=self.small)
         return np.asarray(image)
 
@@ -133,11 +135,3 @@ def _paste(canvas: np.ndarray, picture: np.ndarray) -> None:
     way = cv2.INTER_NEAREST if factor >= 1 else cv2.INTER_AREA
     left, top = x + (width - size[0]) // 2, y + (height - size[1]) // 2
     canvas[top : top + size[1], left : left + size[0]] = cv2.resize(picture, size, interpolation=way)
-
-
-def _font(size: int) -> Any:
-    """DejaVu Sans, which is part of matplotlib."""
-    from matplotlib import font_manager
-    from PIL import ImageFont
-
-    return ImageFont.truetype(font_manager.findfont("DejaVu Sans"), size)

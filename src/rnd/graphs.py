@@ -35,8 +35,8 @@ class GraphedFunction(Generic[P, R]):
     """A function of tensors that is captured as a CUDA graph at its fourth call and replayed from then on.
 
     Arguments and result are tensors, or tuples, dicts and dataclasses of tensors. A graph reads the addresses it was
-    captured with: the arguments of the capturing call become the static inputs, and those of later calls are copied
-    into them unless they are the same memory. Every replay returns the same result tensors, overwritten. The function
+    captured with: the tensors of the capturing call become the static inputs, and those of later calls are copied into
+    them unless they are the same memory. Every replay returns the same result tensors, overwritten. The function
     must not synchronise with the host, and no shape may depend on values. Its kernels keep the priority and the
     multiprocessors of the stream on which they were captured.
     """
@@ -44,7 +44,7 @@ class GraphedFunction(Generic[P, R]):
     def __init__(self, function: Callable[P, R], config: Config, device: torch.device):
         self.function = function
         self.graph: torch.cuda.CUDAGraph | None = None
-        self._inputs: Any = None
+        self._inputs: list[Tensor] = []
         self._result: R | None = None
         self._warm_up_left = WARM_UP if uses_graphs(config, device) else None
 
@@ -53,7 +53,7 @@ class GraphedFunction(Generic[P, R]):
             return self.function(*args, **kwargs)
         assert not kwargs, "a graph's inputs are positional"
         if self.graph is not None:
-            copy_tensors_(self._inputs, args)
+            copy_tensors_(self._inputs, tensors_in(args))
             self.graph.replay()
         elif self._warm_up_left > 0:
             self._warm_up_left -= 1
@@ -73,25 +73,25 @@ class GraphedFunction(Generic[P, R]):
 
     def _capture(self, *args: Any) -> None:
         torch.cuda.synchronize()
-        self._inputs, self.graph = args, torch.cuda.CUDAGraph()
+        self._inputs, self.graph = tensors_in(args), torch.cuda.CUDAGraph()
         with torch.cuda.graph(self.graph, stream=capture_stream(), capture_error_mode="thread_local"):
             self._result = cast(Callable[..., R], self.function)(*args)
         self.graph.replay()  # the capture itself computes nothing
 
 
 def tensors_in(value: Any) -> list[Tensor]:
-    """The tensors of nested tuples, lists, dicts and dataclasses, in order."""
+    """The tensors of nested tuples, dicts and dataclasses, in order. Lists hold plain data (a rollout's episodes)."""
     if isinstance(value, Tensor):
         return [value]
     if dataclasses.is_dataclass(value):
         value = vars(value)
-    parts = value.values() if isinstance(value, dict) else value if isinstance(value, tuple | list) else ()
+    parts = value.values() if isinstance(value, dict) else value if isinstance(value, tuple) else ()
     return [tensor for part in parts for tensor in tensors_in(part)]
 
 
-def copy_tensors_(mine: Any, new: Any) -> None:
+def copy_tensors_(mine: list[Tensor], new: list[Tensor]) -> None:
     """Copy tensor by tensor, but for those that are the same memory."""
-    pairs = [(a, b) for a, b in zip(tensors_in(mine), tensors_in(new), strict=True) if a.data_ptr() != b.data_ptr()]
+    pairs = [(a, b) for a, b in zip(mine, new, strict=True) if a.data_ptr() != b.data_ptr()]
     if pairs:
         torch._foreach_copy_([a for a, _ in pairs], [b for _, b in pairs], non_blocking=True)
 

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from rnd import partition
-from rnd.graphs import WARM_UP, copy_tensors_, set_device
+from rnd.graphs import WARM_UP, copy_tensors_, set_device, tensors_in
 from rnd.rollout import Collector
 from rnd.transitions import Rollout
 
@@ -71,7 +71,7 @@ class OverlappedCollector:
         if self._learner_copy is None:
             self._learner_copy = rollout.clone()
         else:
-            copy_tensors_(self._learner_copy, rollout)
+            copy_tensors_(tensors_in(self._learner_copy), tensors_in(rollout))
         return replace(self._learner_copy, episodes=rollout.episodes, rooms_entered=rollout.rooms_entered)
 
     def wait(self) -> None:

@@ -32,7 +32,7 @@ class Options:
     seeds: int = 5
     """Runs a bonus."""
     frames: int = 300_000
-    """Budget of environment steps a run."""
+    """Budget of environment steps per run."""
     bonuses: tuple[str, ...] = ("rnd", "none")
     """Bonuses that are compared."""
     out: str = "benchmarks/results/deep_sea.csv"

@@ -39,7 +39,7 @@ def train(bonus: str, seed: int, folder: Path) -> dict[str, object]:
 
 
 def draw(folder: Path, picture: Path) -> None:
-    """Success against steps, a line a seed."""
+    """Success against steps, one line per seed."""
     import matplotlib.pyplot as plt
 
     figure, axes = plt.subplots(figsize=(7, 3.2), constrained_layout=True)

@@ -40,7 +40,7 @@ class Constants:
     parameters: float = 3.43e6
     """Trained parameters, 4 bytes each in a message: the CNN policy (1.22 M) with the RND predictor (2.20 M)."""
     updates: int = 16
-    """Optimiser steps an iteration: 4 epochs of 4 minibatches."""
+    """Optimiser steps per iteration: 4 epochs of 4 minibatches."""
     statistics: int = 2 * 84 * 84 * 8
     """Bytes of the observation statistics' two sums."""
     gpus_per_node: int = 8

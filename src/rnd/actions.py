@@ -17,7 +17,7 @@ from rnd.envs.spec import ActionSpec
 
 
 def logits_size(spec: ActionSpec) -> int:
-    """Outputs of the policy head: a logit a choice, or a mean and a log deviation a dimension."""
+    """Outputs of the policy head: one logit per choice, or one mean and one log deviation per dimension."""
     return 2 * spec.sizes[0] if spec.kind == "continuous" else sum(spec.sizes)
 
 

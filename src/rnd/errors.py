@@ -7,14 +7,14 @@ from collections.abc import Iterable
 
 
 class UserError(Exception):
-    """Wrong input. The command line prints it as one line and leaves with exit code 2."""
+    """Wrong input. The command line prints one line and exits with code 2."""
 
     reported = False
     """Another process of the run prints it."""
 
 
 class RunError(Exception):
-    """A run that cannot go on (a bad environment, a full disk). One line, exit code 1."""
+    """A run that cannot continue (a bad environment, a full disk). One line, exit code 1."""
 
     reported = False
     """Another process of the run prints it."""

@@ -18,7 +18,7 @@ STACK = 4
 """Frames that an image policy reads."""
 
 
-def orthogonal(layer: Any, gain: float) -> Any:
+def orthogonal(layer: Any, gain: float = ROOT2) -> Any:
     """Orthogonal weights, zero biases."""
     nn.init.orthogonal_(layer.weight, gain)
     nn.init.zeros_(layer.bias)
@@ -27,16 +27,6 @@ def orthogonal(layer: Any, gain: float) -> Any:
 
 def linear(inputs: int, outputs: int, gain: float = ROOT2) -> nn.Linear:
     layer: nn.Linear = orthogonal(nn.Linear(inputs, outputs), gain)
-    return layer
-
-
-def conv(inputs: int, outputs: int, kernel: int, stride: int) -> nn.Conv2d:
-    layer: nn.Conv2d = orthogonal(nn.Conv2d(inputs, outputs, kernel, stride), ROOT2)
-    return layer
-
-
-def deconv(inputs: int, outputs: int, kernel: int, stride: int) -> nn.ConvTranspose2d:
-    layer: nn.ConvTranspose2d = orthogonal(nn.ConvTranspose2d(inputs, outputs, kernel, stride), ROOT2)
     return layer
 
 
@@ -51,7 +41,7 @@ class AtariTorso(nn.Sequential):
     def __init__(self, channels: int, third_kernel: int, activation: type[nn.Module], **options: float):
         layers: list[nn.Module] = []
         for inputs, outputs, kernel, stride in ((channels, 32, 8, 4), (32, 64, 4, 2), (64, 64, third_kernel, 1)):
-            layers += [conv(inputs, outputs, kernel, stride), activation(**options)]
+            layers += [orthogonal(nn.Conv2d(inputs, outputs, kernel, stride)), activation(**options)]
         super().__init__(*layers, nn.Flatten())
 
     def forward(self, x: Tensor) -> Tensor:
@@ -137,5 +127,6 @@ def autoencoder_network(observation: ObservationSpec, features: int, hidden: int
         return nn.Sequential(*code, linear(features, hidden), leaky, linear(hidden, hidden), leaky, out)
     side = 7
     unflatten = nn.Unflatten(1, (64, side, side))
-    frames = [deconv(64, 64, 3, 1), leaky, deconv(64, 32, 4, 2), leaky, deconv(32, 1, 8, 4)]
-    return nn.Sequential(*code, linear(features, size), leaky, unflatten, *frames)
+    sizes = ((64, 64, 3, 1), (64, 32, 4, 2), (32, 1, 8, 4))
+    first, second, third = (orthogonal(nn.ConvTranspose2d(*each)) for each in sizes)
+    return nn.Sequential(*code, linear(features, size), leaky, unflatten, first, leaky, second, leaky, third)

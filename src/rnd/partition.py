@@ -41,12 +41,12 @@ def streams(device: torch.device, acting: float = ACTING) -> tuple[torch.cuda.St
 
 
 class DriverError(Exception):
-    """The driver refused."""
+    """A driver call failed."""
 
 
 @cache
 def _split(device: torch.device, acting: float) -> tuple[torch.cuda.Stream, torch.cuda.Stream]:
-    """Made once a process: a driver has few such contexts, and nothing tells when the last tensor has left one."""
+    """Made once per process: a driver has few such contexts, and it is unknown when the last tensor has left one."""
     torch.cuda.synchronize(device)  # the primary context exists
     driver = ctypes.CDLL("libcuda.so.1")
     number = torch.cuda.current_device() if device.index is None else device.index

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 import mmap
 import os
 import tempfile
 import traceback
-from typing import Any
 
 import numpy as np
 
@@ -54,20 +55,14 @@ class SharedArrays:
     """
 
     def __init__(self, layout: Layout, fd: int | None = None):
-        size = sum(_padded(shape, dtype) for shape, dtype in layout.values())
-        self.fd = _nameless_file(size) if fd is None else fd
-        self.memory = mmap.mmap(self.fd, size)
-        self.arrays: Arrays = {}
-        start = 0
-        for name, (shape, dtype) in layout.items():
-            count = int(np.prod(shape))
-            self.arrays[name] = np.frombuffer(self.memory, dtype, count, start).reshape(shape)
-            start += _padded(shape, dtype)
-
-
-def _padded(shape: tuple[int, ...], dtype: Any) -> int:
-    size: int = int(np.prod(shape)) * np.dtype(dtype).itemsize
-    return -(-size // ALIGNMENT) * ALIGNMENT
+        sizes = [math.prod(shape) * np.dtype(dtype).itemsize for shape, dtype in layout.values()]
+        *starts, total = itertools.accumulate((-(-size // ALIGNMENT) * ALIGNMENT for size in sizes), initial=0)
+        self.fd = _nameless_file(total) if fd is None else fd
+        self.memory = mmap.mmap(self.fd, total)
+        self.arrays: Arrays = {
+            name: np.frombuffer(self.memory, dtype, math.prod(shape), start).reshape(shape)
+            for (name, (shape, dtype)), start in zip(layout.items(), starts, strict=True)
+        }
 
 
 def _nameless_file(size: int) -> int:

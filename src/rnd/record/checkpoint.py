@@ -35,7 +35,6 @@ TEMPORARY = "writing-"
 """Folders that begin so are half-written."""
 FAILED = "failed-"
 """Folders that begin so hold the state of a failed run, for inspection: a run never continues from them."""
-
 DAMAGED = "damaged-"
 """Folders that begin so could not be read when the run was resumed."""
 
@@ -74,16 +73,14 @@ def write(root: Path, name: str, about: dict[str, Any], state: dict[str, Any]) -
             discard(final)
         temporary.rename(final)
         sync_folder(root)
-    except BaseException:
-        shutil.rmtree(temporary, ignore_errors=True)
-        raise
-    return final
+        return final
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)  # where something failed
 
 
 def serialise(about: dict[str, Any], state: dict[str, Any]) -> dict[str, bytes]:
     tensors: dict[str, Tensor] = {}
-    plain = pack(state, "", tensors)
-    text = json.dumps({"about": about, "state": plain})
+    text = json.dumps({"about": about, "state": pack(state, "", tensors)})  # fills `tensors`
     return {TENSORS: safetensors.torch.save(tensors), STATE: text.encode()}
 
 

@@ -74,8 +74,7 @@ class Ranks:
         """Mean, biased variance and count of all ranks' samples together; two messages of the size of `mean`."""
         if self.world == 1:
             return mean, var, count
-        counts = mean.new_full((1,), count)
-        sums = torch.cat([mean.reshape(-1) * count, counts])
+        sums = torch.cat([mean.reshape(-1) * count, mean.new_full((1,), count)])
         self._sum_(sums)
         total = float(sums[-1])
         all_mean = (sums[:-1] / total).view_as(mean)
@@ -199,7 +198,7 @@ class Ranks:
 
     @contextmanager
     def _detect_lost_ranks(self) -> Iterator[None]:
-        """An error in a collective operation means that a rank is missing: say which."""
+        """An error in a collective operation means that a rank is missing: name it."""
         try:
             yield
         except RuntimeError as error:
@@ -268,7 +267,8 @@ def process_group() -> Iterator[Ranks]:
         raise
     except BaseException as error:
         if not isinstance(error, LostRankError):
-            report_exit(store, rank, error)
+            with suppress(RuntimeError):  # the reason, for the other ranks; the store may be gone
+                store.set(f"gone/{rank}", one_line(error))
         raise
     destroy_process_group()
 
@@ -291,19 +291,10 @@ def init_process_group() -> Store:
         dist.init_process_group("gloo", store=store, rank=rank, world_size=world, timeout=HOST_TIMEOUT)
         return store
     except RuntimeError as error:
-        where = f"{os.environ.get('MASTER_ADDR')}:{os.environ.get('MASTER_PORT')}"
+        where, why = f"{os.environ.get('MASTER_ADDR')}:{os.environ.get('MASTER_PORT')}", one_line(error)
         if "EADDRINUSE" in str(error) or "address already in use" in str(error):
-            raise RunError(
-                f"the ranks cannot meet at {where}: another program uses this port; torchrun --standalone picks a free "
-                "one, --master-port sets another"
-            ) from error
-        raise RunError(f"the ranks cannot meet at {where}: {one_line(error)}") from error
-
-
-def report_exit(store: Store, rank: int, error: BaseException) -> None:
-    """Write why this rank exits, for the others, where that is still possible."""
-    with suppress(RuntimeError):
-        store.set(f"gone/{rank}", one_line(error))
+            why = "another program uses this port; torchrun --standalone picks a free one, --master-port sets another"
+        raise RunError(f"the ranks cannot meet at {where}: {why}") from error
 
 
 def one_line(error: BaseException) -> str:

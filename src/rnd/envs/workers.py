@@ -79,7 +79,7 @@ class WorkerEnvs(VectorEnv):
         self.busy, self.heartbeats = self.shared.arrays.pop("busy"), self.shared.arrays.pop("heartbeats")
         super().__init__(spec, config.env.num_envs, Buffers(spec, config.env.num_envs, self.shared.arrays), groups)
         self.timeout = config.env.timeout
-        # Pinned memory is copied faster to the GPU.
+        # Pinned memory is copied faster to the GPU. `obs` is the first array of the block.
         self.address = torch.from_numpy(self.buffers["obs"]).data_ptr()
         cuda = torch.cuda.is_available()
         self.pinned = cuda and int(torch.cuda.cudart().cudaHostRegister(self.address, len(self.shared.memory), 0)) == 0

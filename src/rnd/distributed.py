@@ -34,8 +34,8 @@ T = TypeVar("T")
 
 DEVICE_TIMEOUT = timedelta(seconds=60)
 HOST_TIMEOUT = timedelta(minutes=30)
-ROLL_CALL = 10.0
-"""Seconds that the other ranks have to report when one is missing."""
+REPORT_SECONDS = 10.0
+"""Time that the other ranks have to report when one is missing."""
 
 
 class LostRankError(RunError):
@@ -206,9 +206,9 @@ class Ranks:
             raise LostRankError(f"{who}; rank {self.rank} stops too") from error
 
     def _missing(self) -> str | None:
-        """A roll call in the rendezvous store, which outlives the ranks: which one has exited or does not answer."""
+        """Which rank has exited or does not report in the rendezvous store, which exists longer than the ranks."""
         assert self.store is not None
-        others, deadline = {*range(self.world)} - {self.rank}, time.monotonic() + ROLL_CALL
+        others, deadline = {*range(self.world)} - {self.rank}, time.monotonic() + REPORT_SECONDS
         try:
             self.store.set(f"here/{self.rank}", "")
             while others:
@@ -284,7 +284,7 @@ def destroy_process_group() -> None:
 
 
 def init_process_group() -> Store:
-    """Join the group; a port that another program holds is one line, not a traceback."""
+    """Join the group; a port that another program uses is reported as one line, not as a traceback."""
     try:
         store: Store
         store, rank, world = next(rendezvous("env://", timeout=HOST_TIMEOUT))
@@ -294,7 +294,7 @@ def init_process_group() -> Store:
         where, why = f"{os.environ.get('MASTER_ADDR')}:{os.environ.get('MASTER_PORT')}", one_line(error)
         if "EADDRINUSE" in str(error) or "address already in use" in str(error):
             why = "another program uses this port; torchrun --standalone picks a free one, --master-port sets another"
-        raise RunError(f"the ranks cannot meet at {where}: {why}") from error
+        raise RunError(f"the ranks cannot connect at {where}: {why}") from error
 
 
 def one_line(error: BaseException) -> str:

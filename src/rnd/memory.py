@@ -20,7 +20,7 @@ from rnd.errors import RunError, UserError
 from rnd.networks import STACK
 
 PER_STEP = 64
-"""Bytes per step and environment beside observation and features: action, values, rewards, noise, advantages."""
+"""Bytes per step and environment besides observation and features: action, values, rewards, noise, advantages."""
 ACTIVATIONS_PER_FRAME = 300_000
 """Bytes that the convolutions hold for one stack of frames while a minibatch is optimised. 0.6 MB were measured on the
 CPU; half of it is counted, so that nothing is refused that would fit."""
@@ -29,7 +29,7 @@ USABLE = 0.9
 
 
 def guess_observation(config: Config) -> ObservationSpec:
-    """Before an environment is built: Atari's frames are known; of others a lower bound, one number."""
+    """Used before an environment is built: exact for Atari; a lower bound (one number) for others."""
     return ObservationSpec("image", (84, 84)) if config.env.id.startswith("ALE/") else ObservationSpec("vector", (1,))
 
 

@@ -51,7 +51,7 @@ def start(config: Config, console: Console) -> RunFolder:
 def resume(path: Path, console: Console, frames: int | None = None) -> RunFolder:
     """Continue a run, exactly as if it had not been stopped; `frames` makes it longer (or shorter).
 
-    Another number of ranks splits the environments anew. Only rank 0 reads the checkpoint.
+    With another number of ranks the environments are divided among those. Only rank 0 reads the checkpoint.
     """
     saved: Checkpoint | None = None
 
@@ -241,7 +241,7 @@ def timing(trainer: Trainer, seconds: float) -> Row:
 def rows(trainer: Trainer, keeper: Keeper, last: Row) -> Iterator[Row]:
     """The rows of the training loop. The error of a run that fails names the command that continues it.
 
-    After a loss that is not finite the state is kept: an earlier checkpoint may lead to the same loss.
+    After a loss that is not finite the state is kept: a run from an earlier checkpoint may fail in the same way.
     """
     row = last
     try:

@@ -15,6 +15,7 @@ from fault_helpers import fingerprint, iterations, resume
 
 from rnd.config import Config
 from rnd.errors import RunError, UserError
+from rnd.policy.mlp import MLP
 from rnd.record import checkpoint
 from rnd.record.checkpoint import FORMAT, MANIFEST, STATE, TENSORS
 from rnd.record.export import load_agent
@@ -98,7 +99,7 @@ def test_malicious_files_are_no_agents(broken, tmp_path):
 
 def test_a_file_that_is_not_ours_is_refused(broken, finished):
     (broken / "checkpoints" / NEWEST / "extra.pkl").write_bytes(b"")
-    falls_back(broken, finished, "what no checkpoint has: extra.pkl")
+    falls_back(broken, finished, "files that are not a checkpoint's: extra.pkl")
 
 
 def test_newer_format_is_refused(broken):
@@ -117,7 +118,7 @@ def test_newer_format_is_refused(broken):
         ({"env": {"id": "Acrobot-v1"}}, r"game CartPole-v1 instead of Acrobot-v1.*observation vector \[4\]"),
         ({"env": {"num_envs": 8}}, "number of environments 4 instead of 8"),
         ({"policy": "gru"}, "policy mlp instead of gru"),
-        ({"width": 32}, "policy width 16 instead of 32"),
+        ({"policy_options": MLP.Options(32)}, "policy width 16 instead of 32"),
         ({"bonus": "none"}, "bonus rnd instead of none"),
     ],
 )

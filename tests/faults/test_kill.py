@@ -111,7 +111,7 @@ def arm(moment: str, monkeypatch) -> None:
     elif moment == "prune":
         monkeypatch.setattr(checkpoint.shutil, "rmtree", lambda path, **_: die() if path.exists() else None)
     else:
-        monkeypatch.setattr(checkpoint, "write_through", write_half)
+        monkeypatch.setattr(checkpoint, "write_new", write_half)
 
 
 def test_a_run_that_goes_on_within_the_same_second(tmp_path, monkeypatch):

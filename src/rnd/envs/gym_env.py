@@ -109,14 +109,14 @@ class ActionTranslator:
 
     def __call__(self, action: np.ndarray) -> Any:
         """`action` may have leading dimensions before those of one action."""
-        lead = action.shape[: action.ndim - len(self.spec.shape)]
+        batch = action.shape[: action.ndim - len(self.spec.shape)]
         if self.spec.kind == "discrete":
             shifted = action + int(self.space.start)
-            return shifted if lead else int(shifted)
+            return shifted if batch else int(shifted)
         if self.spec.kind == "continuous":
             action = np.clip(action, self.spec.low, self.spec.high)
         start = getattr(self.space, "start", 0) if self.spec.kind == "multi_discrete" else 0
-        return action.reshape(*lead, *self.space.shape).astype(self.space.dtype) + np.asarray(start, self.space.dtype)
+        return action.reshape(*batch, *self.space.shape).astype(self.space.dtype) + np.asarray(start, self.space.dtype)
 
 
 def is_sparse(env: Any, env_id: str) -> bool:

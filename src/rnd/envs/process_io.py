@@ -33,7 +33,7 @@ def unpack_bytes(data: bytes) -> list[bytes]:
 
 
 def describe_error(error: BaseException) -> tuple[str, str]:
-    """The rest of the line that begins with the environment, and the traceback; rnd's errors need none."""
+    """The error line after the environment's number, and the traceback; empty for errors of rnd, which need none."""
     if isinstance(error, RunError | UserError):
         return f": {error}", ""
     text = "".join(traceback.format_exception(error)).rstrip()
@@ -51,7 +51,7 @@ def environment_error(env: int | None, line: str, trace: str) -> RunError:
 class SharedArrays:
     """Arrays of a layout in one block of memory, identified by a file descriptor that a child process can inherit.
 
-    The memory has no name in the file system, so nothing is left behind however the processes end.
+    The memory has no name in the file system, so no file remains however the processes end.
     """
 
     def __init__(self, layout: Layout, fd: int | None = None):

@@ -62,7 +62,7 @@ def make_atari(config: Config) -> VectorEnv:
 
 
 def emulator_threads(cores: int, gpu: bool) -> int:
-    """One per core; beside a GPU one core stays free for the thread that launches its work."""
+    """One per core; with a GPU one core stays free for the thread that launches its work."""
     return max(cores - gpu, 1)
 
 

@@ -13,7 +13,7 @@ os.umask(UMASK)
 
 
 def write_atomically(path: Path, data: str | bytes) -> None:
-    """Write beside, flush to the disk, rename."""
+    """Write to a temporary file in the same folder, flush to the disk, rename."""
     descriptor, temporary = tempfile.mkstemp(prefix=path.name, suffix=".tmp", dir=path.parent)
     try:
         with os.fdopen(descriptor, "wb") as file:

@@ -61,7 +61,7 @@ class RunFolder:
         for parent, folders, files in os.walk(inside):
             for entry in (Path(parent, name) for name in (*folders, *files)):
                 if entry.is_symlink() and not entry.resolve().is_relative_to(inside):
-                    raise UserError(f"{entry} leads outside the run folder, to {entry.resolve()}; remove this link")
+                    raise UserError(f"{entry} points outside the run folder, to {entry.resolve()}; remove this link")
         return RunFolder(path)
 
     @contextmanager

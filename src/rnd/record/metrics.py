@@ -23,7 +23,7 @@ Row = dict[str, float | int | None]
 
 @dataclass(frozen=True)
 class RunInfo:
-    """What a writer is constructed with, beside its options: `cls(run, options)`."""
+    """What a writer is constructed with, besides its options: `cls(run, options)`."""
 
     folder: Path
     config: Config

@@ -1,4 +1,4 @@
-"""A run in parts of a limited size: what is needed to resume it elsewhere, cut up, and joined again.
+"""A run in parts of a limited size: what is needed to resume it elsewhere, split and joined again.
 
 FOLDER/parts.json       what the parts hold, with sizes and SHA-256
 FOLDER/part-0001.bin    the files one after the other, cut anywhere
@@ -100,7 +100,7 @@ def read_index(folder: Path) -> dict[str, Any]:
 def join(folder: Path, index: dict[str, Any]) -> bytes:
     chunks = []
     for i, part in enumerate(index["parts"], 1):
-        path = folder / f"part-{i:04d}.bin"  # not the name that the index gives: it could lead anywhere
+        path = folder / f"part-{i:04d}.bin"  # not the name that the index gives: it could point anywhere
         data = path.read_bytes() if path.is_file() else b""
         if len(data) != part["bytes"] or sha256(data) != part["sha256"]:
             raise RunError(f"{path} is missing, cut off or altered; copy it again")

@@ -1,4 +1,4 @@
-"""The progress display: a calm table that redraws itself in a terminal, one line now and then elsewhere."""
+"""The progress display: a table that redraws itself in a terminal, one line every LINE_EVERY seconds elsewhere."""
 
 from __future__ import annotations
 

@@ -15,9 +15,9 @@ class TensorBoardWriter:
     def __init__(self, run: RunInfo, options: WriterOptions):
         """The event file must be the last by name.
 
-        TensorBoard reads files in the order of their names, which begin with the second and continue with the process.
-        A run that is resumed within the same second could sort before its own past, which would then cut it off: try
-        again for a second. A clock that was set back is not waited for.
+        TensorBoard reads files in the order of their names, which consist of the time in seconds and the process. If a
+        run is resumed within the same second, its new file may come before the old one, and its rows would be dropped:
+        try again for a second. If the clock was set back, this does not wait for it.
         """
         from torch.utils.tensorboard import SummaryWriter
 

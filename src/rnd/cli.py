@@ -153,7 +153,7 @@ def positionals(cls: type[Any], arguments: list[str]) -> list[str]:
 def value_of(name: str, arguments: list[str]) -> str | None:
     """The value of a flag, before the arguments are parsed; the last one counts."""
     found = None
-    for argument, value in zip(arguments, [*arguments[1:], ""], strict=True):
+    for argument, value in itertools.zip_longest(arguments, arguments[1:], fillvalue=""):
         if argument.partition("=")[0] == f"--{name}":
             found = argument.partition("=")[2] or value
     return found

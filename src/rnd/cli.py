@@ -11,7 +11,7 @@ import os
 import re
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_type_hints
 
 from rnd import __version__
 from rnd.errors import InterruptedRunError, RunError, UserError, nearest
@@ -21,10 +21,7 @@ COMMANDS = {
     "resume": ("rnd.commands.resume", "continue a run exactly where it was saved: rnd resume RUN [--frames N]"),
     "report": ("rnd.commands.report", "write one page about one or several runs: rnd report RUN..."),
     "watch": ("rnd.commands.watch", "write an episode as video, with the bonus beside it: rnd watch RUN_OR_FILE"),
-    "paper": (
-        "rnd.commands.paper",
-        "run an experiment of the paper and draw it: rnd paper figure3 --scale 0.0001",
-    ),
+    "paper": ("rnd.commands.paper", "run an experiment of the paper and draw it: rnd paper figure3 --scale 0.0001"),
     "export": ("rnd.commands.export", "share an agent, or a checkpoint in parts: rnd export RUN [--max-part 15MB]"),
     "import": ("rnd.commands.import_", "join an exported checkpoint into a run folder: rnd import FOLDER"),
     "bench": ("rnd.commands.bench", "measure speed and its limits: rnd bench envs, learner or train"),
@@ -97,7 +94,10 @@ def version() -> str:
 def fail(message: str, code: int, reported: bool = False) -> None:
     """Print one line and exit, unless another process of the run prints it."""
     who = f"rank {rank()}: " if rank() else ""
-    if not reported and (rank() == 0 or in_process_group()):
+    # Before the ranks have joined, all fail on the same arguments, and one message is enough.
+    torch = sys.modules.get("torch")
+    joined = torch is not None and torch.distributed.is_initialized()
+    if not reported and (rank() == 0 or joined):
         print(f"rnd: {who}{' '.join(message.split())}", file=sys.stderr)
     sys.exit(code)
 
@@ -105,12 +105,6 @@ def fail(message: str, code: int, reported: bool = False) -> None:
 def rank() -> int:
     """This process's rank under torchrun."""
     return int(os.environ.get("RANK", "0"))
-
-
-def in_process_group() -> bool:
-    """Whether the ranks have joined. Before that all fail on the same arguments, and one message is enough."""
-    torch = sys.modules.get("torch")
-    return torch is not None and bool(torch.distributed.is_initialized())
 
 
 def parse(cls: type[T], arguments: list[str], *, prog: str, description: str, default: T | None = None) -> T:
@@ -132,7 +126,7 @@ def parse(cls: type[T], arguments: list[str], *, prog: str, description: str, de
 
 def positional(cls: type[Any], arguments: list[str], missing: str | None = None) -> str:
     """Remove and return the one argument that is no flag. Without one: an error with the text `missing`, or "" where
-    there is no such text or `--help` is asked for."""
+    there is no such text or `--help` is given."""
     found = positionals(cls, arguments)
     if len(found) > 1:
         raise UserError(f"one name is wanted, not {len(found)}: {' '.join(found)}")
@@ -151,7 +145,7 @@ def positionals(cls: type[Any], arguments: list[str]) -> list[str]:
             continue
         rest.append(argument)
         if "=" not in argument and argument.replace("_", "-") not in switches:
-            rest += [value for value in [next(waiting, None)] if value is not None]
+            rest += itertools.islice(waiting, 1)
     arguments[:] = rest
     return found
 
@@ -177,18 +171,16 @@ def check_flags(cls: Any, arguments: list[str]) -> None:
 
 def flags(cls: Any, prefix: str = "--", switches: bool = False) -> list[str]:
     """Flags of a dataclass (or of an instance) and of the dataclasses in it; of `switches`, those without a value."""
-    import typing
-
     found = []
-    hints = typing.get_type_hints(cls if isinstance(cls, type) else type(cls))
+    hints = get_type_hints(cls if isinstance(cls, type) else type(cls))
     for field in dataclasses.fields(cls):
         name, value = prefix + field.name.replace("_", "-"), getattr(cls, field.name, hints[field.name])
         if dataclasses.is_dataclass(value):
             found += flags(value, name + ".", switches)
-        elif hints[field.name] is not bool:
-            found += [] if switches else [name]
-        else:
+        elif hints[field.name] is bool:
             found += [name, prefix + "no-" + field.name.replace("_", "-")]
+        elif not switches:
+            found.append(name)
     return found
 
 

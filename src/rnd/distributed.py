@@ -34,8 +34,8 @@ T = TypeVar("T")
 
 DEVICE_TIMEOUT = timedelta(seconds=60)
 HOST_TIMEOUT = timedelta(minutes=30)
-ROLL_CALL = 10.0
-"""Seconds that the other ranks have to report when one is missing."""
+REPORT_SECONDS = 10.0
+"""Time that the other ranks have to report when one is missing."""
 
 
 class LostRankError(RunError):
@@ -74,8 +74,7 @@ class Ranks:
         """Mean, biased variance and count of all ranks' samples together; two messages of the size of `mean`."""
         if self.world == 1:
             return mean, var, count
-        counts = mean.new_full((1,), count)
-        sums = torch.cat([mean.reshape(-1) * count, counts])
+        sums = torch.cat([mean.reshape(-1) * count, mean.new_full((1,), count)])
         self._sum_(sums)
         total = float(sums[-1])
         all_mean = (sums[:-1] / total).view_as(mean)
@@ -199,7 +198,7 @@ class Ranks:
 
     @contextmanager
     def _detect_lost_ranks(self) -> Iterator[None]:
-        """An error in a collective operation means that a rank is missing: say which."""
+        """An error in a collective operation means that a rank is missing: name it."""
         try:
             yield
         except RuntimeError as error:
@@ -207,9 +206,9 @@ class Ranks:
             raise LostRankError(f"{who}; rank {self.rank} stops too") from error
 
     def _missing(self) -> str | None:
-        """A roll call in the rendezvous store, which outlives the ranks: which one has exited or does not answer."""
+        """Which rank has exited or does not report in the rendezvous store, which exists longer than the ranks."""
         assert self.store is not None
-        others, deadline = {*range(self.world)} - {self.rank}, time.monotonic() + ROLL_CALL
+        others, deadline = {*range(self.world)} - {self.rank}, time.monotonic() + REPORT_SECONDS
         try:
             self.store.set(f"here/{self.rank}", "")
             while others:
@@ -268,7 +267,8 @@ def process_group() -> Iterator[Ranks]:
         raise
     except BaseException as error:
         if not isinstance(error, LostRankError):
-            report_exit(store, rank, error)
+            with suppress(RuntimeError):  # the reason, for the other ranks; the store may be gone
+                store.set(f"gone/{rank}", one_line(error))
         raise
     destroy_process_group()
 
@@ -284,26 +284,17 @@ def destroy_process_group() -> None:
 
 
 def init_process_group() -> Store:
-    """Join the group; a port that another program holds is one line, not a traceback."""
+    """Join the group; a port that another program uses is reported as one line, not as a traceback."""
     try:
         store: Store
         store, rank, world = next(rendezvous("env://", timeout=HOST_TIMEOUT))
         dist.init_process_group("gloo", store=store, rank=rank, world_size=world, timeout=HOST_TIMEOUT)
         return store
     except RuntimeError as error:
-        where = f"{os.environ.get('MASTER_ADDR')}:{os.environ.get('MASTER_PORT')}"
+        where, why = f"{os.environ.get('MASTER_ADDR')}:{os.environ.get('MASTER_PORT')}", one_line(error)
         if "EADDRINUSE" in str(error) or "address already in use" in str(error):
-            raise RunError(
-                f"the ranks cannot meet at {where}: another program uses this port; torchrun --standalone picks a free "
-                "one, --master-port sets another"
-            ) from error
-        raise RunError(f"the ranks cannot meet at {where}: {one_line(error)}") from error
-
-
-def report_exit(store: Store, rank: int, error: BaseException) -> None:
-    """Write why this rank exits, for the others, where that is still possible."""
-    with suppress(RuntimeError):
-        store.set(f"gone/{rank}", one_line(error))
+            why = "another program uses this port; torchrun --standalone picks a free one, --master-port sets another"
+        raise RunError(f"the ranks cannot connect at {where}: {why}") from error
 
 
 def one_line(error: BaseException) -> str:

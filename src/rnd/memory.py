@@ -6,8 +6,9 @@ Legend: T steps, N environments, S stacked frames.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +20,7 @@ from rnd.errors import RunError, UserError
 from rnd.networks import STACK
 
 PER_STEP = 64
-"""Bytes per step and environment beside observation and features: action, values, rewards, noise, advantages."""
+"""Bytes per step and environment besides observation and features: action, values, rewards, noise, advantages."""
 ACTIVATIONS_PER_FRAME = 300_000
 """Bytes that the convolutions hold for one stack of frames while a minibatch is optimised. 0.6 MB were measured on the
 CPU; half of it is counted, so that nothing is refused that would fit."""
@@ -28,7 +29,7 @@ USABLE = 0.9
 
 
 def guess_observation(config: Config) -> ObservationSpec:
-    """Before an environment is built: Atari's frames are known; of others a lower bound, one number."""
+    """Used before an environment is built: exact for Atari; a lower bound (one number) for others."""
     return ObservationSpec("image", (84, 84)) if config.env.id.startswith("ALE/") else ObservationSpec("vector", (1,))
 
 
@@ -45,11 +46,16 @@ def needed(config: Config, observation: ObservationSpec) -> int:
 
 
 def available(device: torch.device) -> int | None:
-    """Free bytes on a device; None where that is unknown."""
+    """Free bytes on a device; None where that is unknown. On the CPU, also those below a container's limit."""
     if device.type == "cuda":
         return int(torch.cuda.mem_get_info(device)[0])
-    free = [value for value in (_meminfo(), _control_group()) if value is not None]
-    return min(free) if free else None
+    free, group = [], Path("/sys/fs/cgroup")
+    with suppress(OSError):
+        found = re.search(r"MemAvailable:\s*(\d+)", Path("/proc/meminfo").read_text())
+        free += [int(found[1]) * 1024] if found else []
+    with suppress(OSError, ValueError):  # a limit of "max" is no number
+        free += [max(0, int((group / "memory.max").read_text()) - int((group / "memory.current").read_text()))]
+    return min(free, default=None)
 
 
 def check(config: Config, observation: ObservationSpec, device: torch.device) -> None:
@@ -83,26 +89,6 @@ def guarded(config: Config) -> Iterator[None]:
             f"memory ran out with {config.env.num_envs} environments x {config.rollout_steps} steps; "
             f"{advice(config, 0.5)}, or a larger --minibatches"
         ) from error
-
-
-def _meminfo() -> int | None:
-    path = Path("/proc/meminfo")
-    if not path.exists():
-        return None
-    for line in path.read_text().splitlines():
-        if line.startswith("MemAvailable:"):
-            return int(line.split()[1]) * 1024
-    return None
-
-
-def _control_group() -> int | None:
-    """What a container's limit leaves."""
-    root = Path("/sys/fs/cgroup")
-    try:
-        limit, used = ((root / name).read_text().strip() for name in ("memory.max", "memory.current"))
-        return None if limit == "max" else max(0, int(limit) - int(used))
-    except (OSError, ValueError):
-        return None
 
 
 def _gb(size: int) -> str:

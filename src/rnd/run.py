@@ -51,7 +51,7 @@ def start(config: Config, console: Console) -> RunFolder:
 def resume(path: Path, console: Console, frames: int | None = None) -> RunFolder:
     """Continue a run, exactly as if it had not been stopped; `frames` makes it longer (or shorter).
 
-    Another number of ranks splits the environments anew. Only rank 0 reads the checkpoint.
+    With another number of ranks the environments are divided among those. Only rank 0 reads the checkpoint.
     """
     saved: Checkpoint | None = None
 
@@ -71,8 +71,8 @@ def resume(path: Path, console: Console, frames: int | None = None) -> RunFolder
             ranks = ranks.on(config.device)
             about = ranks.on_rank0(read)
             if about and about["iteration"] >= config.iterations:
-                done = f"{path} is finished: {about['frames']:,} frames; to continue: rnd resume {path} --frames N"
-                say(console, done)
+                frames_done = f"{about['frames']:,} frames"
+                say(console, f"{path} is finished: {frames_done}; to continue: rnd resume {path} --frames N")
                 return folder
             with memory.guarded(config), closing(make_envs(config, ranks)) as env:
                 if about:
@@ -190,7 +190,10 @@ def work(
     trainer: Trainer, folder: RunFolder, console: Console, stop: Interrupts, about: dict[str, Any] | None = None
 ) -> None:
     """Train to the end, or until a signal; write checkpoints before, between and after."""
-    writers = all_writers(trainer, folder)
+    writers = Writers([])
+    if trainer.ranks.is_rank0:
+        info = RunInfo(folder.path, trainer.config, trainer.frames)
+        writers = Writers([CsvWriter(folder.path), PlacesWriter(folder.path, trainer.episodes), *make_writers(info)])
     try:
         last: Row = about["row"] if about else {}
         keeper = Keeper(trainer, folder, writers, trainer.iteration if about else None)
@@ -219,7 +222,8 @@ def loop(trainer: Trainer, writers: Writers, keeper: Keeper, console: Console, s
             writers.write(row, timing(trainer, seconds))
             phase.advance(trainer.frames, row)
             if row["iteration"] == 1:
-                announce(config, phase.rate, console)
+                whole = f"{count(phase.total)} frames in {config.iterations:,} rollouts"
+                say(console, f"{whole} take {duration(phase.total / phase.rate)} at {count(phase.rate)} frames/s")
             if agreed(trainer.ranks, stop):
                 break
             if trainer.ranks.all_max(keeper.due)[0]:
@@ -235,9 +239,9 @@ def timing(trainer: Trainer, seconds: float) -> Row:
 
 
 def rows(trainer: Trainer, keeper: Keeper, last: Row) -> Iterator[Row]:
-    """The rows of the training loop. The error of a run that fails says how to continue.
+    """The rows of the training loop. The error of a run that fails names the command that continues it.
 
-    After a loss that is not finite the state is kept: an earlier checkpoint may lead to the same loss.
+    After a loss that is not finite the state is kept: a run from an earlier checkpoint may fail in the same way.
     """
     row = last
     try:
@@ -264,14 +268,6 @@ def save_or_warn(keeper: Keeper, row: Row, console: Console) -> None:
         console.print(f"[red]error:[/red] {error}; training continues", highlight=False, soft_wrap=True)
 
 
-def all_writers(trainer: Trainer, folder: RunFolder) -> Writers:
-    """metrics.csv, the map of places, and the writers that the config names; none but on rank 0."""
-    if not trainer.ranks.is_rank0:
-        return Writers([])
-    info = RunInfo(folder.path, trainer.config, trainer.frames)
-    return Writers([CsvWriter(folder.path), PlacesWriter(folder.path, trainer.episodes), *make_writers(info)])
-
-
 def banner(trainer: Trainer, folder: RunFolder, console: Console) -> None:
     config, spec = trainer.config, trainer.env.spec
     parameters = sum(p.numel() for p in trainer.learner.parameters)
@@ -281,13 +277,6 @@ def banner(trainer: Trainer, folder: RunFolder, console: Console) -> None:
         f"policy {config.policy}, {parameters:,} trained parameters, {place(config, str(trainer.device))}",
     )
     say(console, f"run folder: {folder.path}")
-
-
-def announce(config: Config, rate: float, console: Console) -> None:
-    """Time of the whole run at the speed of the first iteration."""
-    total = config.iterations * config.frames_per_rollout
-    speed = f"{duration(total / rate)} at {count(rate)} frames/s"
-    say(console, f"{count(total)} frames in {config.iterations:,} rollouts take {speed}")
 
 
 def summary(folder: RunFolder, last: Row, console: Console, word: str) -> None:

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from gymnasium.utils.env_checker import check_env
 
-from rnd.envs.array_vector_env import ArrayVectorEnv
 from rnd.envs.builtin import make_array_env, register
 from rnd.envs.deep_sea import DeepSea
+from rnd.envs.local import ArrayVectorEnv
 from rnd.envs.noisy_tv import CHANNELS, MAX_STEPS, REMOTE, NoisyTV
 from rnd.envs.splitmix import SplitMix64, SplitMixArray
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from contextlib import closing
 
 import gymnasium
@@ -12,7 +13,7 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 from rnd import envs
 from rnd.config import Config, EnvConfig
-from rnd.envs.gym_env import ActionLog, ActionTranslator, GymEnv
+from rnd.envs.gym_env import ActionTranslator, GymEnv
 from rnd.envs.observations import make_encoder
 from rnd.envs.spec import ActionSpec, buffer_layout
 from rnd.errors import RunError, UserError
@@ -21,8 +22,8 @@ LIMIT = 6
 
 
 def encoded(space: spaces.Space, obs: object) -> np.ndarray:
-    encoder = make_encoder(space, "test")
-    out = np.full(encoder.spec.shape, 99, encoder.spec.dtype)
+    spec, encoder = make_encoder(space, "test")
+    out = np.full(spec.shape, 99, spec.dtype)
     encoder(obs, out)
     return out
 
@@ -209,15 +210,18 @@ def test_every_episode_has_its_own_seed():
     assert len(marks) > 40
 
 
-def test_the_action_log_of_a_long_episode():
-    log = ActionLog(ActionSpec("discrete", (3,)))
-    actions = np.random.default_rng(0).integers(0, 3, 1_000)
-    for action in actions:
-        log.append(action)
-    assert np.array_equal(log.actions, actions)
-    log.clear()
-    log.append(actions[7])
-    assert log.actions.tolist() == [actions[7]]
+def test_the_saved_actions_are_those_of_the_episode():
+    env = GymEnv(lambda: gymnasium.make("Pendulum-v1"), "Pendulum-v1", seed=1)
+    out = {name: np.zeros(shape, dtype) for name, (shape, dtype) in buffer_layout(env.spec, 1).items()}
+    actions = np.random.default_rng(0).uniform(-2, 2, (210, 1)).astype(np.float32)
+    env.reset(out, 0)
+    for t, action in enumerate(actions, 1):
+        out["action"][0] = action
+        env.step(out, 0)
+        first = t // 200 * 200  # the episode's time limit
+        header, raw = env.save().split(b"\n", 1)
+        assert json.loads(header) == {"seed": 1, "episode": t // 200, "steps": t - first}
+        assert raw == actions[first:t].tobytes()
 
 
 @pytest.mark.parametrize(

@@ -96,7 +96,7 @@ def test_numbers_that_are_not_finite_stop_the_run(workers, fault, word):
         env.reset()
         for _ in range(7):
             env.step(np.zeros(4, int))
-        with pytest.raises(RunError, match=rf"environment 3 gave a NaN or infinite {word} at step 7 of its episode"):
+        with pytest.raises(RunError, match=rf"environment 3 returned a NaN or infinite {word} at step 7 of"):
             env.step(np.array([0, 0, 0, 1]))
 
 

@@ -3,7 +3,7 @@
 A square of cells. The agent starts in the top left corner, sinks one row per step and chooses left or right; which of
 the two actions means "right" differs between cells, and is fixed over the run. Going right costs 0.01 / size; the
 treasure (+1) lies to the right of the bottom right cell. Only one of the 2^size action sequences finds it, and the
-small cost of going right leads a greedy agent away from it.
+small cost of going right keeps a greedy agent away from it.
 
 Legend: N environments, S size of the square, n = rows that are stepped.
 """

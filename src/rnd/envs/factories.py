@@ -45,9 +45,7 @@ def rom_of(env_id: str) -> str:
     """`ALE/MontezumaRevenge-v5` -> `montezuma_revenge`."""
     from ale_py import roms
 
-    known: dict[str, str] = {
-        "".join(part.capitalize() for part in rom.split("_")): rom for rom in roms.get_all_rom_ids()
-    }
+    known: dict[str, str] = {"".join(map(str.capitalize, rom.split("_"))): rom for rom in roms.get_all_rom_ids()}
     name = env_id.removeprefix("ALE/").removesuffix("-v5")
     if name not in known:
         choices = [*ATARI_GAMES, *(f"ALE/{game}-v5" for game in known)]
@@ -63,32 +61,25 @@ def call_factory(factory: Callable[..., Any], num_envs: int) -> Any:
 
 def gym_factory(env_id: str) -> Callable[..., Any]:
     """The function that makes an environment, from a Gymnasium id or `module:function`."""
-    return _imported(env_id) if ":" in env_id else partial(_make_gym, env_id)
-
-
-def _imported(name: str) -> Callable[..., Any]:
-    module, function = name.split(":", 1)
+    if ":" not in env_id:
+        return partial(_make_gym, env_id)
+    module, function = env_id.split(":", 1)
     if str(Path.cwd()) not in sys.path:
         sys.path.insert(0, str(Path.cwd()))  # modules in the working folder, as with `python -m`
     try:
         factory: Callable[..., Any] = getattr(importlib.import_module(module), function)
     except (ImportError, AttributeError) as error:
-        raise UserError(f"cannot load the environment factory {name}: {error}") from error
+        raise UserError(f"cannot load the environment factory {env_id}: {error}") from error
     return factory
 
 
 PACKAGES = {
-    "MiniGrid-": ("minigrid", "minigrid"),
-    "BabyAI-": ("minigrid", "minigrid"),
-    "MiniWorld-": ("miniworld", "miniworld"),
-    "AntMaze_": ("gymnasium_robotics", "gymnasium-robotics"),
-    "PointMaze_": ("gymnasium_robotics", "gymnasium-robotics"),
-    "Fetch": ("gymnasium_robotics", "gymnasium-robotics"),
-    "AdroitHand": ("gymnasium_robotics", "gymnasium-robotics"),
-    "FrankaKitchen-": ("gymnasium_robotics", "gymnasium-robotics"),
-    "procgen": ("procgen", "procgen"),
-    "Vizdoom": ("vizdoom.gymnasium_wrapper", "vizdoom"),
-    "highway-": ("highway_env", "highway-env"),
+    ("MiniGrid-", "BabyAI-"): ("minigrid", "minigrid"),
+    ("MiniWorld-",): ("miniworld", "miniworld"),
+    ("AntMaze_", "PointMaze_", "Fetch", "AdroitHand", "FrankaKitchen-"): ("gymnasium_robotics", "gymnasium-robotics"),
+    ("procgen",): ("procgen", "procgen"),
+    ("Vizdoom",): ("vizdoom.gymnasium_wrapper", "vizdoom"),
+    ("highway-",): ("highway_env", "highway-env"),
 }
 """First letters of ids that another package registers: its module, and what to install."""
 
@@ -97,9 +88,16 @@ EXTRAS = {"gymnasium.envs.mujoco": "mujoco", "gymnasium.envs.box2d": "box2d", "g
 
 
 def _make_gym(env_id: str, **options: Any) -> Any:
+    """The environment of a Gymnasium id. Imports the package that registers it; an error names what is missing."""
     import gymnasium
 
-    _register(env_id)
+    builtin.register()
+    for starts, (module, package) in PACKAGES.items():
+        if env_id.startswith(starts):
+            try:
+                importlib.import_module(module)
+            except ImportError as error:
+                raise UserError(f"{env_id} needs a package that is not installed: pip install {package}") from error
     if env_id not in gymnasium.registry:
         choices = [*ATARI_GAMES, *ATARI_GAMES.values(), *builtin.NAMES, *gymnasium.registry]
         raise UserError(f"unknown environment {env_id}; {nearest(env_id, choices)}")
@@ -111,14 +109,3 @@ def _make_gym(env_id: str, **options: Any) -> Any:
             if entry.startswith(module) and isinstance(error, gymnasium.error.DependencyNotInstalled | ImportError):
                 raise UserError(f'{env_id} needs an extra of Gymnasium: pip install "gymnasium[{extra}]"') from error
         raise UserError(f"{env_id} cannot be made: {error}") from error
-
-
-def _register(env_id: str) -> None:
-    """Import the package that registers an id; raises UserError with its name where it is not installed."""
-    builtin.register()
-    for start, (module, package) in PACKAGES.items():
-        if env_id.startswith(start):
-            try:
-                importlib.import_module(module)
-            except ImportError as error:
-                raise UserError(f"{env_id} needs a package that is not installed: pip install {package}") from error

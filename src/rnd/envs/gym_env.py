@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from rnd.envs.observations import Encoder, make_encoder
+from rnd.envs.observations import make_encoder
 from rnd.envs.spec import ActionSpec, Arrays, Env, EnvSpec
 from rnd.envs.splitmix import mix
 from rnd.errors import RunError, UserError
@@ -28,12 +28,12 @@ class GymEnv(Env):
     def __init__(self, factory: Callable[[], Any], env_id: str, seed: int):
         self.env = factory()
         self.seed, self.episode = seed, 0
-        self.encode: Encoder = make_encoder(self.env.observation_space, env_id)
+        observation, self.encode = make_encoder(self.env.observation_space, env_id)
         self.to_gym = ActionTranslator(self.env.action_space, env_id)
         grid = env_id.startswith(("MiniGrid", "BabyAI"))
         self.spec = EnvSpec(
             id=env_id,
-            observation=self.encode.spec,
+            observation=observation,
             action=self.to_gym.spec,
             success_return=0.0 if is_sparse(self.env, env_id) else None,
             backend="gymnasium",
@@ -41,7 +41,8 @@ class GymEnv(Env):
             has_rooms=grid,
             has_cells=grid,
         )
-        self.log = ActionLog(self.spec.action)
+        self.log = bytearray()
+        """The actions since the start of the episode."""
 
     def reset(self, out: Arrays, i: int) -> None:
         self.encode(self._start(), out["obs"][i])
@@ -61,17 +62,15 @@ class GymEnv(Env):
             self._write_cell(out, i)
 
     def save(self) -> bytes:
-        actions = self.log.actions
-        header = {"seed": self.seed, "episode": self.episode, "steps": len(actions)}
-        return json.dumps(header).encode() + b"\n" + actions.tobytes()
+        header = {"seed": self.seed, "episode": self.episode, "steps": len(self._actions(self.log))}
+        return json.dumps(header).encode() + b"\n" + self.log
 
     def load(self, data: bytes, out: Arrays, i: int) -> None:
         line, raw = data.split(b"\n", 1)
         header = json.loads(line)
         self.seed, self.episode = int(header["seed"]), int(header["episode"])
-        actions = np.frombuffer(raw, self.spec.action.dtype).reshape(header["steps"], *self.spec.action.shape)
         obs = self._start()
-        for action in actions:
+        for action in self._actions(raw):
             obs = self._act(action)[0]
         replayed = np.zeros_like(out["obs"][i])
         self.encode(obs, replayed)
@@ -94,29 +93,11 @@ class GymEnv(Env):
         return self.env.reset(seed=mix((self.seed + self.episode) % 2**64) >> 33)[0]
 
     def _act(self, action: np.ndarray) -> Any:
-        self.log.append(action)
+        self.log += action.tobytes()
         return self.env.step(self.to_gym(action))
 
-
-class ActionLog:
-    """The actions since the start of the episode, in an array that doubles its size when it is full."""
-
-    def __init__(self, spec: ActionSpec):
-        self._array = np.zeros((64, *spec.shape), spec.dtype)
-        self._length = 0
-
-    def append(self, action: np.ndarray) -> None:
-        if self._length == len(self._array):
-            self._array = np.concatenate([self._array, np.zeros_like(self._array)])
-        self._array[self._length] = action
-        self._length += 1
-
-    def clear(self) -> None:
-        self._length = 0
-
-    @property
-    def actions(self) -> np.ndarray:
-        return self._array[: self._length]
+    def _actions(self, log: bytes | bytearray) -> np.ndarray:
+        return np.frombuffer(log, self.spec.action.dtype).reshape(-1, *self.spec.action.shape)
 
 
 class ActionTranslator:
@@ -128,14 +109,14 @@ class ActionTranslator:
 
     def __call__(self, action: np.ndarray) -> Any:
         """`action` may have leading dimensions before those of one action."""
-        lead = action.shape[: action.ndim - len(self.spec.shape)]
+        batch = action.shape[: action.ndim - len(self.spec.shape)]
         if self.spec.kind == "discrete":
             shifted = action + int(self.space.start)
-            return shifted if lead else int(shifted)
+            return shifted if batch else int(shifted)
         if self.spec.kind == "continuous":
             action = np.clip(action, self.spec.low, self.spec.high)
         start = getattr(self.space, "start", 0) if self.spec.kind == "multi_discrete" else 0
-        return action.reshape(*lead, *self.space.shape).astype(self.space.dtype) + np.asarray(start, self.space.dtype)
+        return action.reshape(*batch, *self.space.shape).astype(self.space.dtype) + np.asarray(start, self.space.dtype)
 
 
 def is_sparse(env: Any, env_id: str) -> bool:

@@ -11,7 +11,6 @@ Its autoreset mode is read from `metadata["autoreset_mode"]`:
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -41,11 +40,11 @@ class GymVectorEnvs(VectorEnv):
             )
         self.vector, self.mode = vector, autoreset_mode(vector)
         self.seed, self.first, self.loads = seed, first, 0
-        self.encode = make_encoder(vector.single_observation_space, env_id)
+        observation, self.encode = make_encoder(vector.single_observation_space, env_id)
         self.to_gym = ActionTranslator(vector.single_action_space, env_id)
         spec = EnvSpec(
             id=env_id,
-            observation=self.encode.spec,
+            observation=observation,
             action=self.to_gym.spec,
             success_return=0.0 if is_sparse(vector, env_id) else None,
             time_limits=True,
@@ -79,16 +78,13 @@ class GymVectorEnvs(VectorEnv):
             return
         out["reward"][:], out["terminated"][:], out["truncated"][:] = reward, terminated, truncated
         if self.mode == "DISABLED" and done.any():
-            self._write(obs, "final_obs", np.flatnonzero(done))
+            self._write(obs, "final_obs", done)
             obs, _ = self.vector.reset(options={"reset_mask": done})
         elif done.any():
             final = info.get("final_obs", info.get("final_observation"))
             for i in np.flatnonzero(done).tolist():
                 self.encode(_row(final, i), out["final_obs"][i])
         self._write(obs, "obs")
-
-    def _recv(self, group: slice) -> None:
-        """`_send` has already done the step."""
 
     def _end_one_step_later(self, obs: Any, reward: Any, terminated: np.ndarray, truncated: np.ndarray) -> None:
         out, ended = self.buffers, self._ended.copy()
@@ -122,13 +118,13 @@ class GymVectorEnvs(VectorEnv):
     def close(self) -> None:
         self.vector.close()
 
-    def _write(self, obs: Any, name: str, rows: Iterable[int] | None = None) -> None:
+    def _write(self, obs: Any, name: str, where: np.ndarray | bool = True) -> None:
         from gymnasium.vector.utils import iterate
 
-        wanted = None if rows is None else set(rows)
-        for i, one in enumerate(iterate(self.vector.observation_space, obs)):
-            if wanted is None or i in wanted:
-                self.encode(one, self.buffers[name][i])
+        rows = zip(iterate(self.vector.observation_space, obs), self.buffers[name], strict=True)
+        for (one, out), wanted in zip(rows, np.broadcast_to(where, self.num_envs), strict=True):
+            if wanted:
+                self.encode(one, out)
 
 
 def autoreset_mode(vector: Any) -> str:

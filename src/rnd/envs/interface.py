@@ -121,9 +121,8 @@ class VectorEnv(ABC):
     def _send(self, group: slice) -> None:
         """Start a step of the group with the actions in `buffers["action"]`."""
 
-    @abstractmethod
     def _recv(self, group: slice) -> None:
-        """Wait until the group's step is in the buffers."""
+        """Wait until the group's step is in the buffers; not needed where `_send` does the whole step."""
 
     @abstractmethod
     def _save(self) -> dict[str, np.ndarray]:

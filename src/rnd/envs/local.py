@@ -1,4 +1,4 @@
-"""Environments in this process, one after the other."""
+"""Environments in this process: a loop over single ones, or numpy arrays."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from rnd.envs.array_env import ArrayEnv
 from rnd.envs.interface import Buffers, Rows, VectorEnv
 from rnd.envs.process_io import describe_error, environment_error, pack_bytes, unpack_bytes
 from rnd.envs.spec import Arrays, Env
@@ -25,9 +26,6 @@ class LocalEnvs(VectorEnv):
 
     def _send(self, group: slice) -> None:
         self._each(group, lambda env, i: env.step(self.buffers.arrays, i))
-
-    def _recv(self, group: slice) -> None:
-        """`_send` has already done the step."""
 
     def _save(self) -> Arrays:
         return {"cells": np.frombuffer(pack_bytes([env.save() for env in self.envs]), np.uint8)}
@@ -51,3 +49,27 @@ class LocalEnvs(VectorEnv):
         for env in self.envs:
             env.close()
         self.envs = []
+
+
+class ArrayVectorEnv(VectorEnv):
+    """An `ArrayEnv` of N rows, in this process."""
+
+    def __init__(self, envs: ArrayEnv, num_envs: int, groups: int = 1):
+        self.envs = envs
+        super().__init__(envs.spec, num_envs, Buffers(envs.spec, num_envs), groups)
+
+    def _reset(self) -> None:
+        self.envs.reset(self.buffers.arrays)
+
+    def _send(self, group: slice) -> None:
+        self.envs.step(self.buffers.arrays, group)
+
+    def _save(self) -> Arrays:
+        return {name: array.copy() for name, array in self.envs.state.items()}
+
+    def _load(self, state: Arrays) -> None:
+        for name, array in self.envs.state.items():
+            array[...] = state[name]
+
+    def _state_layout(self) -> dict[str, Rows]:
+        return dict.fromkeys(self.envs.state, "array")

@@ -51,7 +51,10 @@ class NoisyTV(ArrayEnv):
         grid = np.array([list(line) for line in MAP.split()])
         self.wall = grid == "#"
         self.tv = grid == "T"
-        self.rooms = _rooms(self.tv)
+        row, column = np.indices(grid.shape)
+        quarter = 2 * (row >= grid.shape[0] // 2) + (column >= grid.shape[1] // 2)
+        self.rooms = np.where(self.tv, 1, np.array([0, 2, 3, 4])[quarter]).astype(np.int32)
+        """The number of every cell's room. A door belongs to the room behind it."""
         (self.start,), (self.goal,) = np.argwhere(grid == "S"), np.argwhere(grid == "G")
         self.pictures = np.random.default_rng(CHANNELS).integers(0, 2, (CHANNELS, PIXELS)).astype(np.float32)
         self.state = {
@@ -81,7 +84,9 @@ class NoisyTV(ArrayEnv):
         target = place + MOVES[action]
         free = ~self.wall[target[:, 0], target[:, 1]]
         place[free] = target[free]
-        self._change_channel(rows, action == REMOTE)
+        draws = SplitMixArray(self.state["random"][rows]).next()  # one per step, used or not: simple and cheap
+        switched = (action == REMOTE) & self.tv[place[:, 0], place[:, 1]]
+        self.state["channel"][rows][switched] = (draws[switched] % np.uint64(CHANNELS)).astype(np.int64)
         self.state["age"][rows] += 1
 
         found = (place == self.goal).all(axis=1)
@@ -100,23 +105,9 @@ class NoisyTV(ArrayEnv):
         self.state["channel"][which] = 0
         self.state["age"][which] = 0
 
-    def _change_channel(self, rows: slice, pressed: np.ndarray) -> None:
-        draws = SplitMixArray(self.state["random"][rows]).next()  # one per step, used or not: simple and cheap
-        place = self.state["place"][rows]
-        switched = pressed & self.tv[place[:, 0], place[:, 1]]
-        self.state["channel"][rows][switched] = (draws[switched] % np.uint64(CHANNELS)).astype(np.int64)
-
     def _write_observation(self, obs: np.ndarray, rows: slice) -> None:
         place, cells = self.state["place"][rows], self.wall.size
         obs[...] = 0
         obs[np.arange(len(obs)), place[:, 0] * self.wall.shape[1] + place[:, 1]] = 1
         watching = self.tv[place[:, 0], place[:, 1]]
         obs[watching, cells:] = self.pictures[self.state["channel"][rows][watching]]
-
-
-def _rooms(tv: np.ndarray) -> np.ndarray:
-    """The number of every cell's room. A door belongs to the room behind it."""
-    row, column = np.indices(tv.shape)
-    quarter = 2 * (row >= tv.shape[0] // 2) + (column >= tv.shape[1] // 2)
-    numbers = np.array([0, 2, 3, 4])[quarter]
-    return np.where(tv, 1, numbers).astype(np.int32)

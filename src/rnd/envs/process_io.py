@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 import mmap
 import os
 import tempfile
 import traceback
-from typing import Any
 
 import numpy as np
 
@@ -32,7 +33,7 @@ def unpack_bytes(data: bytes) -> list[bytes]:
 
 
 def describe_error(error: BaseException) -> tuple[str, str]:
-    """The rest of the line that begins with the environment, and the traceback; rnd's errors need none."""
+    """The error line after the environment's number, and the traceback; empty for errors of rnd, which need none."""
     if isinstance(error, RunError | UserError):
         return f": {error}", ""
     text = "".join(traceback.format_exception(error)).rstrip()
@@ -50,24 +51,18 @@ def environment_error(env: int | None, line: str, trace: str) -> RunError:
 class SharedArrays:
     """Arrays of a layout in one block of memory, identified by a file descriptor that a child process can inherit.
 
-    The memory has no name in the file system, so nothing is left behind however the processes end.
+    The memory has no name in the file system, so no file remains however the processes end.
     """
 
     def __init__(self, layout: Layout, fd: int | None = None):
-        size = sum(_padded(shape, dtype) for shape, dtype in layout.values())
-        self.fd = _nameless_file(size) if fd is None else fd
-        self.memory = mmap.mmap(self.fd, size)
-        self.arrays: Arrays = {}
-        start = 0
-        for name, (shape, dtype) in layout.items():
-            count = int(np.prod(shape))
-            self.arrays[name] = np.frombuffer(self.memory, dtype, count, start).reshape(shape)
-            start += _padded(shape, dtype)
-
-
-def _padded(shape: tuple[int, ...], dtype: Any) -> int:
-    size: int = int(np.prod(shape)) * np.dtype(dtype).itemsize
-    return -(-size // ALIGNMENT) * ALIGNMENT
+        sizes = [math.prod(shape) * np.dtype(dtype).itemsize for shape, dtype in layout.values()]
+        *starts, total = itertools.accumulate((-(-size // ALIGNMENT) * ALIGNMENT for size in sizes), initial=0)
+        self.fd = _nameless_file(total) if fd is None else fd
+        self.memory = mmap.mmap(self.fd, total)
+        self.arrays: Arrays = {
+            name: np.frombuffer(self.memory, dtype, math.prod(shape), start).reshape(shape)
+            for (name, (shape, dtype)), start in zip(layout.items(), starts, strict=True)
+        }
 
 
 def _nameless_file(size: int) -> int:

@@ -12,7 +12,7 @@ from rnd.config import Config
 from rnd.distributed import local_world
 from rnd.envs.factories import call_factory, gym_factory, make_env
 from rnd.envs.interface import VectorEnv
-from rnd.envs.local import LocalEnvs
+from rnd.envs.local import ArrayVectorEnv, LocalEnvs
 from rnd.errors import UserError
 
 
@@ -24,7 +24,6 @@ def make(config: Config) -> VectorEnv:
     if env.backend != "auto":
         raise UserError(f"--env.backend chooses an Atari emulator, and {env.id} is no Atari game; leave it out")
     if env.id.startswith("rnd/"):
-        from rnd.envs.array_vector_env import ArrayVectorEnv
         from rnd.envs.builtin import make_array_env
 
         return ArrayVectorEnv(make_array_env(env.id, env.num_envs, config.seed, env.first), env.num_envs)
@@ -63,7 +62,7 @@ def make_atari(config: Config) -> VectorEnv:
 
 
 def emulator_threads(cores: int, gpu: bool) -> int:
-    """One per core; beside a GPU one core stays free for the thread that launches its work."""
+    """One per core; with a GPU one core stays free for the thread that launches its work."""
     return max(cores - gpu, 1)
 
 

@@ -125,5 +125,5 @@ def check_finite(out: Arrays, rows: slice, steps: np.ndarray) -> str | None:
         if bad.any():
             i = rows.start + int(np.flatnonzero(bad)[0])
             word = "reward" if name == "reward" else "observation"
-            return f"environment {i} gave a NaN or infinite {word} at step {int(steps[i])} of its episode"
+            return f"environment {i} returned a NaN or infinite {word} at step {int(steps[i])} of its episode"
     return None

@@ -100,9 +100,7 @@ def main(socket: int, lifeline: int, commands: int, replies: int) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     connection = Connection(socket)
-    with contextlib.suppress(
-        EOFError, BrokenPipeError, ConnectionResetError
-    ):  # the parent has closed its end, or has ended
+    with contextlib.suppress(EOFError, BrokenPipeError, ConnectionResetError):  # the parent has closed its end
         worker = Worker(json.loads(connection.recv_bytes()))
         try:
             worker.build()

@@ -28,7 +28,7 @@ from rnd.envs.factories import make_env
 from rnd.envs.interface import Buffers, Rows, VectorEnv
 from rnd.envs.process_io import SharedArrays, environment_error, pack_bytes, unpack_bytes
 from rnd.envs.spec import Arrays
-from rnd.envs.worker import DATA, FAILED, LOAD, MESSAGE, RESET, SAVE, STEPPED, shared_layout
+from rnd.envs.worker import FAILED, LOAD, MESSAGE, RESET, SAVE, STEPPED, shared_layout
 from rnd.errors import RunError
 
 GROUPS = 2
@@ -79,7 +79,10 @@ class WorkerEnvs(VectorEnv):
         self.busy, self.heartbeats = self.shared.arrays.pop("busy"), self.shared.arrays.pop("heartbeats")
         super().__init__(spec, config.env.num_envs, Buffers(spec, config.env.num_envs, self.shared.arrays), groups)
         self.timeout = config.env.timeout
-        self.pinned = _pin(self.shared)
+        # Pinned memory is copied faster to the GPU. `obs` is the first array of the block.
+        self.address = torch.from_numpy(self.buffers["obs"]).data_ptr()
+        cuda = torch.cuda.is_available()
+        self.pinned = cuda and int(torch.cuda.cudart().cudaHostRegister(self.address, len(self.shared.memory), 0)) == 0
         self.waiting: list[set[int]] = [set() for _ in self.groups]
         """Per group, the workers that have not yet finished its step."""
         self.replies: dict[int, bytes] = {}
@@ -147,7 +150,7 @@ class WorkerEnvs(VectorEnv):
             os.close(process.lifeline)
         self.processes = []
         if self.pinned:
-            _unpin(self.shared)
+            torch.cuda.cudart().cudaHostUnregister(self.address)
             self.pinned = False
         for fd in self.open_fds:
             os.close(fd)  # the memory stays while arrays point into it
@@ -216,21 +219,17 @@ class WorkerEnvs(VectorEnv):
             if fd == self.replies_out:
                 for w, g in STEPPED.iter_unpack(os.read(fd, STEPPED.size * len(self.processes))):
                     self.waiting[g].discard(w)
-            else:
-                self._read_reply(self.worker_of[fd])
+                continue
+            w = self.worker_of[fd]
+            try:
+                message = self.processes[w].connection.recv_bytes()
+            except (EOFError, OSError) as error:
+                raise self._death_error(w) from error
+            if message[:1] == FAILED:
+                raise environment_error(**json.loads(message[1:]))
+            self.replies[w] = message[1:]  # after DATA
         if not events:
             self._check_for_hanging_workers(timeout)
-
-    def _read_reply(self, w: int) -> None:
-        try:
-            message = self.processes[w].connection.recv_bytes()
-        except (EOFError, OSError) as error:
-            raise self._death_error(w) from error
-        if message[:1] == DATA:
-            self.replies[w] = message[1:]
-        else:
-            assert message[:1] == FAILED, message
-            raise environment_error(**json.loads(message[1:]))
 
     def _check_for_hanging_workers(self, timeout: float) -> None:
         now = time.monotonic()
@@ -260,15 +259,3 @@ class WorkerEnvs(VectorEnv):
 def _share(w: int, workers: int, rows: slice) -> range:
     """The environments of a group that worker w steps: every `workers`-th, for equal shares."""
     return range(rows.start + (w - rows.start) % workers, rows.stop, workers)
-
-
-def _pin(shared: SharedArrays) -> bool:
-    """Pin the memory for fast copies to the GPU; returns False where there is no GPU."""
-    if not torch.cuda.is_available():
-        return False
-    address = torch.from_numpy(next(iter(shared.arrays.values()))).data_ptr()
-    return int(torch.cuda.cudart().cudaHostRegister(address, len(shared.memory), 0)) == 0
-
-
-def _unpin(shared: SharedArrays) -> None:
-    torch.cuda.cudart().cudaHostUnregister(torch.from_numpy(next(iter(shared.arrays.values()))).data_ptr())

@@ -5,8 +5,8 @@
         state.json            the rest of the state, and what the run is
         manifest.json         format version, and size and SHA-256 of the two files
 
-A checkpoint is written to a temporary folder beside, flushed to the disk and renamed, so that a folder with a number
-for a name is whole. Nothing is ever unpickled. docs/reliability.md describes the format.
+A checkpoint is written to a temporary folder, flushed to the disk and renamed: a folder whose name is a number is
+complete. Nothing is ever unpickled. docs/reliability.md describes the format.
 """
 
 from __future__ import annotations
@@ -35,7 +35,6 @@ TEMPORARY = "writing-"
 """Folders that begin so are half-written."""
 FAILED = "failed-"
 """Folders that begin so hold the state of a failed run, for inspection: a run never continues from them."""
-
 DAMAGED = "damaged-"
 """Folders that begin so could not be read when the run was resumed."""
 
@@ -58,7 +57,7 @@ class Checkpoint:
 
 
 def write(root: Path, name: str, about: dict[str, Any], state: dict[str, Any]) -> Path:
-    """Write a checkpoint under `root`. Whatever goes wrong, the ones before it stay as they are."""
+    """Write a checkpoint under `root`. If it fails, the ones before it stay as they are."""
     root.mkdir(exist_ok=True)
     temporary = root / f"{TEMPORARY}{name}"
     shutil.rmtree(temporary, ignore_errors=True)
@@ -74,16 +73,14 @@ def write(root: Path, name: str, about: dict[str, Any], state: dict[str, Any]) -
             discard(final)
         temporary.rename(final)
         sync_folder(root)
-    except BaseException:
-        shutil.rmtree(temporary, ignore_errors=True)
-        raise
-    return final
+        return final
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)  # where something failed
 
 
 def serialise(about: dict[str, Any], state: dict[str, Any]) -> dict[str, bytes]:
     tensors: dict[str, Tensor] = {}
-    plain = pack(state, "", tensors)
-    text = json.dumps({"about": about, "state": plain})
+    text = json.dumps({"about": about, "state": pack(state, "", tensors)})  # fills `tensors`
     return {TENSORS: safetensors.torch.save(tensors), STATE: text.encode()}
 
 
@@ -100,7 +97,7 @@ def manifest(files: dict[str, bytes], about: dict[str, Any]) -> bytes:
 
 
 def pack(value: Any, path: str, tensors: dict[str, Tensor]) -> Any:
-    """Nested dicts and lists as JSON; tensors and arrays go to `tensors`, and a reference stands in their place."""
+    """Nested dicts and lists as JSON; tensors and arrays go to `tensors`, and references replace them."""
     if isinstance(value, Tensor):
         tensors[path] = value.detach().cpu().contiguous()
         return {"$tensor": path}
@@ -117,10 +114,10 @@ def pack(value: Any, path: str, tensors: dict[str, Tensor]) -> Any:
 
 def discard(path: Path) -> None:
     """Remove a checkpoint. It is renamed first, so that a half-removed one is never read."""
-    doomed = path.with_name(f"{TEMPORARY}{path.name}-old")
-    shutil.rmtree(doomed, ignore_errors=True)
-    path.rename(doomed)
-    shutil.rmtree(doomed, ignore_errors=True)
+    removed = path.with_name(f"{TEMPORARY}{path.name}-old")
+    shutil.rmtree(removed, ignore_errors=True)
+    path.rename(removed)
+    shutil.rmtree(removed, ignore_errors=True)
 
 
 # --- reading ---------------------------------------------------------------------------------------
@@ -220,9 +217,9 @@ def set_aside(root: Path, after: Path) -> None:
     """Give the damaged checkpoints newer than `after` another name, so that new ones can take their numbers."""
     for path in found(root):
         if int(path.name) > int(after.name):
-            aside = root / f"{DAMAGED}{path.name}"
-            shutil.rmtree(aside, ignore_errors=True)
-            path.rename(aside)
+            renamed = root / f"{DAMAGED}{path.name}"
+            shutil.rmtree(renamed, ignore_errors=True)
+            path.rename(renamed)
 
 
 def prune(root: Path, keep_last: int) -> None:

@@ -54,22 +54,18 @@ def load_agent(path: str | Path, device: str | torch.device = "cpu") -> Agent:
     config = Config.from_dict(card["config"])
     spec = spec_from_dict(config.env.id, card["spec"])
     policy, bonus = make_policy(config, spec), make_bonus(config, spec)
-    for name, module in (("policy", policy), ("bonus", bonus)):
-        fill(module, name, tensors, path)
+    modules: dict[str, nn.Module] = {"policy": policy, "bonus": bonus}
+    for name, module in modules.items():
+        prefix = name + "/"
+        state = {key.removeprefix(prefix): tensor for key, tensor in tensors.items() if key.startswith(prefix)}
+        missing = module.state_dict().keys() - state.keys()
+        if missing:  # those of the normaliser too: nothing is left at a default
+            raise UserError(f"{path} lacks parts of the {name}: {', '.join(sorted(missing))}")
+        try:
+            module.load_state_dict(state)
+        except RuntimeError as error:
+            raise UserError(f"{path} does not fit the {name} that its card describes: {error}") from error
     return Agent(config, policy.to(device).eval(), bonus.to(device).eval(), card)
-
-
-def fill(module: nn.Module, name: str, tensors: dict[str, Tensor], path: Path) -> None:
-    """Load a module. Every tensor must be there, those of the normaliser too: nothing is left at a default."""
-    prefix = name + "/"
-    state = {key.removeprefix(prefix): tensor for key, tensor in tensors.items() if key.startswith(prefix)}
-    missing = module.state_dict().keys() - state.keys()
-    if missing:
-        raise UserError(f"{path} lacks parts of the {name}: {', '.join(sorted(missing))}")
-    try:
-        module.load_state_dict(state)
-    except RuntimeError as error:
-        raise UserError(f"{path} does not fit the {name} that its card describes: {error}") from error
 
 
 def find_checkpoint(path: Path) -> Checkpoint:

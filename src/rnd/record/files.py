@@ -8,19 +8,12 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-
-def _umask() -> int:
-    """Reading it means setting it, so it is read once."""
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
-
-
-UMASK = _umask()
+UMASK = os.umask(0)  # reading it means setting it, so it is read once
+os.umask(UMASK)
 
 
 def write_atomically(path: Path, data: str | bytes) -> None:
-    """Write beside, flush to the disk, rename."""
+    """Write to a temporary file in the same folder, flush to the disk, rename."""
     descriptor, temporary = tempfile.mkstemp(prefix=path.name, suffix=".tmp", dir=path.parent)
     try:
         with os.fdopen(descriptor, "wb") as file:
@@ -29,9 +22,8 @@ def write_atomically(path: Path, data: str | bytes) -> None:
             file.flush()
             os.fsync(file.fileno())
         Path(temporary).replace(path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
+    finally:
+        Path(temporary).unlink(missing_ok=True)  # where something failed
 
 
 def write_json(path: Path, data: Any) -> None:

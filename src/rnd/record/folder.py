@@ -1,4 +1,4 @@
-"""The run folder: where a run lives, and what says how it was made."""
+"""The run folder, with the files that describe how the run was made."""
 
 from __future__ import annotations
 
@@ -23,8 +23,7 @@ from rnd.errors import UserError
 from rnd.record.files import UMASK, write_json
 
 PACKAGES = ("torch", "numpy", "gymnasium", "ale-py", "minigrid")
-LONGEST_NAME = 128
-"""Bytes."""
+LONGEST_NAME = 128  # bytes
 
 
 class RunFolder:
@@ -46,20 +45,14 @@ class RunFolder:
             root.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise UserError(f"--out {root} cannot be made: {error.strerror}; name another folder") from error
-        # Filled first and renamed last: a run folder that has its name can be resumed.
-        temporary = RunFolder(Path(tempfile.mkdtemp(prefix=".new-", dir=root)))
-        temporary.path.chmod(0o777 & ~UMASK)
-        try:
-            temporary.write_json("config.json", config.to_dict())
-            temporary.write_json("run.json", describe_run())
-            return RunFolder(claim(temporary.path, root, config.run_name, numbered=config.name is None))
-        except BaseException:
-            shutil.rmtree(temporary.path, ignore_errors=True)
-            raise
+        with temporary_folder(root) as path:  # a run folder that has its name can be resumed
+            write_json(path / "config.json", config.to_dict())
+            write_json(path / "run.json", describe_run())
+            return RunFolder(claim(path, root, config.run_name, numbered=config.name is None))
 
     @staticmethod
     def open(path: Path) -> RunFolder:
-        """An existing run folder, to write into: refuses links that lead outside."""
+        """An existing run folder, to write into: refuses links to outside."""
         if path.is_symlink():
             raise UserError(f"{path} is a symbolic link; name the run folder itself: {path.resolve()}")
         if not (path / "config.json").is_file():
@@ -68,7 +61,7 @@ class RunFolder:
         for parent, folders, files in os.walk(inside):
             for entry in (Path(parent, name) for name in (*folders, *files)):
                 if entry.is_symlink() and not entry.resolve().is_relative_to(inside):
-                    raise UserError(f"{entry} leads outside the run folder, to {entry.resolve()}; remove this link")
+                    raise UserError(f"{entry} points outside the run folder, to {entry.resolve()}; remove this link")
         return RunFolder(path)
 
     @contextmanager
@@ -115,6 +108,17 @@ def _release_in_child() -> None:
 
 
 os.register_at_fork(after_in_child=_release_in_child)
+
+
+@contextmanager
+def temporary_folder(root: Path) -> Iterator[Path]:
+    """A folder that is filled first and renamed last; removed where that fails."""
+    path = Path(tempfile.mkdtemp(prefix=".new-", dir=root))
+    path.chmod(0o777 & ~UMASK)
+    try:
+        yield path
+    finally:
+        shutil.rmtree(path, ignore_errors=True)
 
 
 def claim(temporary: Path, root: Path, name: str, *, numbered: bool) -> Path:
@@ -171,8 +175,8 @@ def git_state() -> dict[str, Any] | None:
         return None
 
     def git(*arguments: str) -> str:
-        done = subprocess.run(["git", "-C", str(root), *arguments], capture_output=True, text=True, timeout=10)
-        return done.stdout.strip()
+        command = ["git", "-C", str(root), *arguments]
+        return subprocess.run(command, capture_output=True, text=True, timeout=10).stdout.strip()
 
     try:
         return {"commit": git("rev-parse", "HEAD"), "clean": not git("status", "--porcelain")}

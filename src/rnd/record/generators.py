@@ -27,7 +27,7 @@ def save(ours: dict[str, Generator], numpy_generator: np.random.Generator) -> di
 def load(state: dict[str, Any], ours: dict[str, Generator], numpy_generator: np.random.Generator) -> bool:
     """Restore what `save` returned. Returns False on another kind of device, where the draws differ.
 
-    Our generators live on the device, and the states of different kinds of generators are not interchangeable.
+    Our generators are on the device, and the states of different kinds of generators are not interchangeable.
     """
     numpy_generator.bit_generator.state = state["random_agent"]
     version, words, gauss = state["python"]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import Any
 
 from rnd.errors import RunError
 from rnd.record import checkpoint
@@ -52,19 +51,20 @@ class Keeper:
 
         Raises NotSavedError, on all of them, when that fails; earlier checkpoints stay.
         """
-        state = self.trainer.state_dict()
-        return self.trainer.ranks.on_rank0(lambda: self._put(name, row, state))
+        trainer, root, state = self.trainer, self.folder.checkpoints, self.trainer.state_dict()
 
-    def _put(self, name: str, row: Row, state: dict[str, Any]) -> Path:
-        try:
-            self.writers.flush()
-            path = checkpoint.write(self.folder.checkpoints, name, describe(self.trainer, row, self.folder.path), state)
-            self.folder.write_json("rooms.json", state["episodes"]["rooms"])
-            return path
-        except OSError as error:
-            before = checkpoint.found(self.folder.checkpoints)
-            kept = f"the one before it is kept ({before[-1]})" if before else "there is none before it"
-            raise NotSavedError(
-                f"the checkpoint of iteration {self.trainer.iteration} cannot be written ({error.strerror or error}); "
-                f"{kept}; make room on the disk"
-            ) from error
+        def write() -> Path:
+            try:
+                self.writers.flush()
+                path = checkpoint.write(root, name, describe(trainer, row, self.folder.path), state)
+                self.folder.write_json("rooms.json", state["episodes"]["rooms"])
+                return path
+            except OSError as error:
+                before = checkpoint.found(root)
+                kept = f"the one before it is kept ({before[-1]})" if before else "there is none before it"
+                raise NotSavedError(
+                    f"the checkpoint of iteration {trainer.iteration} cannot be written ({error.strerror or error}); "
+                    f"{kept}; make room on the disk"
+                ) from error
+
+        return trainer.ranks.on_rank0(write)

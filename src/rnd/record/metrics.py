@@ -23,7 +23,7 @@ Row = dict[str, float | int | None]
 
 @dataclass(frozen=True)
 class RunInfo:
-    """What a writer is constructed with, beside its options: `cls(run, options)`."""
+    """What a writer is constructed with, besides its options: `cls(run, options)`."""
 
     folder: Path
     config: Config
@@ -46,7 +46,6 @@ class CsvFile:
     """A CSV file with a fixed header, flushed after every row so that a killed run loses none."""
 
     def __init__(self, path: Path):
-        self.path = path
         self.columns: list[str] | None = None
         if path.exists() and path.stat().st_size:
             with path.open(newline="") as file:
@@ -148,12 +147,7 @@ def _text(value: float | int | None) -> str:
 
 def read_csv(path: Path) -> dict[str, list[float]]:
     """Columns of a metrics file; empty cells are NaN. A half-written last line is left out."""
-    if not path.exists():
-        return {}
-    with path.open(newline="") as file:
-        lines = file.read().split("\n")[:-1]
-    rows = list(csv.reader(lines))
-    if not rows:
-        return {}
-    header, body = rows[0], [row for row in rows[1:] if len(row) == len(rows[0])]
-    return {name: [float(row[i]) if row[i] else float("nan") for row in body] for i, name in enumerate(header)}
+    lines = path.read_text().split("\n")[:-1] if path.exists() else []
+    header, *rows = csv.reader(lines) if lines else [[]]
+    rows = [row for row in rows if len(row) == len(header)]
+    return {name: [float(row[i] or "nan") for row in rows] for i, name in enumerate(header)}

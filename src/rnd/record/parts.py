@@ -1,4 +1,4 @@
-"""A run in parts of a limited size: what is needed to resume it elsewhere, cut up, and joined again.
+"""A run in parts of a limited size: what is needed to resume it elsewhere, split and joined again.
 
 FOLDER/parts.json       what the parts hold, with sizes and SHA-256
 FOLDER/part-0001.bin    the files one after the other, cut anywhere
@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -18,16 +16,16 @@ from rnd.record import checkpoint
 from rnd.record.about import FILES
 from rnd.record.checkpoint import MANIFEST, STATE, TENSORS, sha256
 from rnd.record.export import find_checkpoint
-from rnd.record.files import UMASK, write_new
-from rnd.record.folder import RunFolder, check_name, claim
+from rnd.record.files import write_new
+from rnd.record.folder import RunFolder, check_name, claim, temporary_folder
 
 PARTS_FORMAT = 1
 INDEX = "parts.json"
 SMALLEST = 64 * 1024
 UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30}
+RUN_FILES, SAVED_FILES = ("config.json", "run.json", "rooms.json"), (TENSORS, STATE, MANIFEST)
 ALLOWED = re.compile(
-    rf"config\.json|run\.json|rooms\.json|{'|'.join(map(re.escape, FILES))}"
-    rf"|checkpoints/\d{{9,}}/({'|'.join(map(re.escape, (TENSORS, STATE, MANIFEST)))})"
+    rf"{'|'.join(map(re.escape, RUN_FILES + FILES))}|checkpoints/\d{{9,}}/({'|'.join(map(re.escape, SAVED_FILES))})"
 )
 """Files that a run in parts may hold: no other name is ever written."""
 
@@ -45,8 +43,7 @@ def parse_size(text: str) -> int:
 
 def export_parts(run: Path, out: Path, max_part: int | None) -> list[Path]:
     """Write the newest whole checkpoint of a run, and the files that belong to it, in parts."""
-    saved = find_checkpoint(run)
-    files = collect(run, saved)
+    files = collect(run, find_checkpoint(run))
     stream = b"".join(files.values())
     size = max_part or max(1, len(stream))
     chunks = [stream[at : at + size] for at in range(0, len(stream), size)]
@@ -68,10 +65,10 @@ def export_parts(run: Path, out: Path, max_part: int | None) -> list[Path]:
 
 def collect(run: Path, saved: checkpoint.Checkpoint) -> dict[str, bytes]:
     """The files of a run as they were at a checkpoint."""
-    files = {name: (run / name).read_bytes() for name in ("config.json", "run.json", "rooms.json")}
+    files = {name: (run / name).read_bytes() for name in RUN_FILES}
     files |= {name: (run / name).read_bytes()[: saved.about["sizes"][name]] for name in FILES}
     where = f"checkpoints/{saved.path.name}"
-    return files | {f"{where}/{name}": (saved.path / name).read_bytes() for name in (TENSORS, STATE, MANIFEST)}
+    return files | {f"{where}/{name}": (saved.path / name).read_bytes() for name in SAVED_FILES}
 
 
 def import_parts(folder: Path, out: Path, name: str | None = None) -> RunFolder:
@@ -81,17 +78,12 @@ def import_parts(folder: Path, out: Path, name: str | None = None) -> RunFolder:
     check_name(name)
     files = split_files(index, join(folder, index))
     out.mkdir(parents=True, exist_ok=True)
-    temporary = Path(tempfile.mkdtemp(prefix=".new-", dir=out))
-    temporary.chmod(0o777 & ~UMASK)
-    try:
+    with temporary_folder(out) as temporary:
         for file, data in files.items():
             (temporary / file).parent.mkdir(parents=True, exist_ok=True)
             write_new(temporary / file, data)
         find_checkpoint(temporary)
         return RunFolder(claim(temporary, out, name, numbered=False))
-    except BaseException:
-        shutil.rmtree(temporary, ignore_errors=True)
-        raise
 
 
 def read_index(folder: Path) -> dict[str, Any]:
@@ -108,7 +100,7 @@ def read_index(folder: Path) -> dict[str, Any]:
 def join(folder: Path, index: dict[str, Any]) -> bytes:
     chunks = []
     for i, part in enumerate(index["parts"], 1):
-        path = folder / f"part-{i:04d}.bin"  # not the name that the index gives: it could lead anywhere
+        path = folder / f"part-{i:04d}.bin"  # not the name that the index gives: it could point anywhere
         data = path.read_bytes() if path.is_file() else b""
         if len(data) != part["bytes"] or sha256(data) != part["sha256"]:
             raise RunError(f"{path} is missing, cut off or altered; copy it again")

@@ -1,4 +1,4 @@
-"""The progress display: a calm table that redraws itself in a terminal, one line now and then elsewhere."""
+"""The progress display: a table that redraws itself in a terminal, one line every LINE_EVERY seconds elsewhere."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LINE_EVERY = 10.0
 
 
 def duration(seconds: float) -> str:
-    """1:02:03, or 12 d 3 h for what nobody counts in seconds."""
+    """1:02:03, or 12 d 3 h from two days on."""
     seconds = max(0.0, seconds)
     if seconds >= 2 * 86400:
         return f"{int(seconds // 86400)} d {int(seconds % 86400 // 3600)} h"
@@ -62,7 +62,7 @@ class Phase:
 
     @property
     def rate(self) -> float:
-        """Frames a second since the phase began."""
+        """Frames per second since the phase began."""
         return (self.done - self._first) / max(time.monotonic() - self._begun, 1e-9)
 
     def advance(self, done: int, row: Row | None = None) -> None:
@@ -72,12 +72,16 @@ class Phase:
         rate = f"  {count(self.rate)} {self.unit}/s" if self.unit == "frames" else ""
         note = f"{count(done)} / {count(self.total)} {self.unit}{rate}  {duration(left)} left"
         self._bar.update(self._task, completed=done, note=note)
-        self._details = details(row) if row else None
+        found = shown(row) if row else []
+        self._details = Table.grid(padding=(0, 2)) if row else None
+        for i in range(0, len(found), 4):
+            self._details.add_row(*(f"[dim]{title}[/dim] {text}" for title, text in found[i : i + 4]))
         if self.console.is_terminal:
             self._live.update(self._view())
         elif time.monotonic() - self._printed >= LINE_EVERY:
             self._printed = time.monotonic()
-            self.console.print(f"{self.title}: {note}{line(row) if row else ''}", highlight=False, soft_wrap=True)
+            measures = "".join(f"  {title} {text}" for title, text in found[:5])
+            self.console.print(f"{self.title}: {note}{measures}", highlight=False, soft_wrap=True)
 
     def _view(self) -> Group:
         return Group(self._bar, self._details) if self._details else Group(self._bar)
@@ -100,21 +104,5 @@ SHOWN = (
 
 def shown(row: Row) -> list[tuple[str, str]]:
     """The measures worth watching, as text; those that have no value yet or no meaning here are left out."""
-    found = []
-    for name, title, form in SHOWN:
-        value = row.get(name)
-        if value is not None and not (name == "rooms" and value == 0):
-            found.append((title, form.format(value)))
-    return found
-
-
-def details(row: Row) -> Table:
-    table = Table.grid(padding=(0, 2))
-    cells = [f"[dim]{title}[/dim] {text}" for title, text in shown(row)]
-    for i in range(0, len(cells), 4):
-        table.add_row(*cells[i : i + 4])
-    return table
-
-
-def line(row: Row) -> str:
-    return "".join(f"  {title} {text}" for title, text in shown(row)[:5])
+    values = {name: value for name, value in row.items() if value is not None and (name, value) != ("rooms", 0)}
+    return [(title, form.format(values[name])) for name, title, form in SHOWN if name in values]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from pathlib import Path
 from typing import Any
 
 from rnd.config import WriterOptions
@@ -14,8 +13,26 @@ class TensorBoardWriter:
     """Event files in the run folder, under tensorboard/."""
 
     def __init__(self, run: RunInfo, options: WriterOptions):
-        # TensorBoard drops what an earlier process wrote after the checkpoint.
-        self._writer = summary_writer(run.folder / "tensorboard", purge_step=run.frames + 1)
+        """The event file must be the last by name.
+
+        TensorBoard reads files in the order of their names, which consist of the time in seconds and the process. If a
+        run is resumed within the same second, its new file may come before the old one, and its rows would be dropped:
+        try again for a second. If the clock was set back, this does not wait for it.
+        """
+        from torch.utils.tensorboard import SummaryWriter
+
+        folder = run.folder / "tensorboard"
+        earlier = {*folder.glob("events.out.tfevents.*")}
+        for left in range(12, -1, -1):
+            # TensorBoard drops what an earlier process wrote after the checkpoint.
+            self._writer: Any = SummaryWriter(str(folder), purge_step=run.frames + 1)
+            own = {*folder.glob("events.out.tfevents.*")} - earlier
+            if left == 0 or not earlier or not own or min(own) > max(earlier):
+                break
+            self._writer.close()
+            for path in own:
+                path.unlink()
+            time.sleep(0.1)
 
     def write(self, row: Row, timing: Row) -> None:
         step = row["frames"]
@@ -29,25 +46,3 @@ class TensorBoardWriter:
 
     def close(self) -> None:
         self._writer.close()
-
-
-def summary_writer(folder: Path, purge_step: int | None) -> Any:
-    """A writer whose file is the last by name.
-
-    TensorBoard reads files in the order of their names, which begin with the second and continue with the process. A
-    run that is resumed within the same second could sort before its own past, which would then cut it off: try again
-    for a second. A clock that was set back is not waited for.
-    """
-    from torch.utils.tensorboard import SummaryWriter
-
-    earlier = {*folder.glob("events.out.tfevents.*")}
-    for left in range(12, -1, -1):
-        writer: Any = SummaryWriter(str(folder), purge_step=purge_step)
-        own = {*folder.glob("events.out.tfevents.*")} - earlier
-        if left == 0 or not earlier or not own or min(own) > max(earlier):
-            break
-        writer.close()
-        for path in own:
-            path.unlink()
-        time.sleep(0.1)
-    return writer

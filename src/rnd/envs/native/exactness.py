@@ -35,8 +35,7 @@ FORCED_BYTES: dict[str, dict[int, range]] = {
     "freeway": {0x67: range(0x10)},
 }
 
-# A forced state can lead to rooms that do not exist, where the program executes data: an episode ends after the last
-# room.
+# Forced play can reach rooms that do not exist, where the program executes data: an episode ends after the last room.
 LAST_ROOM: dict[str, tuple[int, int]] = {"montezuma_revenge": (3, 23)}
 
 

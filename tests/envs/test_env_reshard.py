@@ -21,7 +21,7 @@ ENVS = [
     "rnd/NoisyTV",
     "MiniGrid-MultiRoom-N2-S4-v0",
     "ALE/MontezumaRevenge-v5",
-    "test_reshard:cart_poles",
+    "test_env_reshard:cart_poles",
 ]
 
 
@@ -85,7 +85,7 @@ def test_every_entry_has_a_layout(played):
 def test_a_part_continues_with_its_environments(played):
     """The second of three ranks has environments 4 to 7: the same actions give the same results."""
     env_id, env, state = played
-    if env_id.startswith("test_reshard:"):
+    if env_id.startswith("test_env_reshard:"):
         pytest.skip("a vector environment starts new episodes")
     with closing(make(env_id, 4)) as third:
         env.load_state_dict(state)
@@ -95,7 +95,7 @@ def test_a_part_continues_with_its_environments(played):
 
 
 def test_of_a_shared_value_the_largest_is_taken():
-    with closing(make("test_reshard:cart_poles")) as env:
+    with closing(make("test_env_reshard:cart_poles")) as env:
         env.reset()
         halves = env.reshard([env.state_dict()], 2)
         halves[1]["env.loads"] = np.array(3)

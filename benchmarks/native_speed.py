@@ -2,7 +2,7 @@
 
     python benchmarks/native_speed.py [--games pitfall solaris] [--rounds 5] [--envs 8] [--simd auto]
 
-Both are given one thread and are measured in turns; the best round of each counts. Rates are in raw frames per second of
+Both have one thread and are measured in turns; the best round of each counts. Rates are in raw frames per second of
 processor time, so that other work on the machine does not enter; --wall uses elapsed time instead. The second table
 gives the native core's scaling from one thread to two (always elapsed time).
 """

@@ -8,32 +8,12 @@ from rnd.config import Config, EnvConfig
 from rnd.errors import UserError
 from rnd.presets import ATARI_GAMES, DEFAULT_JOB, preset
 
-PAPER = {
-    "bonus": "rnd",
-    "policy": "cnn",
-    "rollout_steps": 128,
-    "epochs": 4,
-    "minibatches": 4,
-    "lr": 1e-4,
-    "gamma_ext": 0.999,
-    "gamma_int": 0.99,
-    "gae_lambda": 0.95,
-    "ext_coef": 2.0,
-    "int_coef": 1.0,
-    "clip_range": 0.1,
-    "entropy_coef": 0.001,
-    "value_coef": 0.5,
-    "episodic_int": False,
-    "value_heads": 2,
-    "clip_reward": True,
-    "bootstrap_truncated": False,
-}
-
 
 @pytest.mark.parametrize("game", ATARI_GAMES)
 def test_atari_games_start_from_the_paper(game):
+    """The defaults of `Config`; tests/paper/test_recipes.py compares those with the paper's table."""
     config = preset(game)
-    assert {name: getattr(config, name) for name in PAPER} == PAPER
+    assert config == Config(env=EnvConfig(id=ATARI_GAMES[game]))
     assert (config.env.num_envs, config.env.frame_skip, config.env.sticky) == (128, 4, 0.25)
     assert config.env.max_episode_frames == 18_000
     assert config.bonus_options.features == 512

@@ -200,6 +200,6 @@ def test_configs_of_earlier_versions_are_read():
     assert resolve(Config.from_dict(old)).bonus_options == BonusOptions()
     assert resolve(Config.from_dict(old | {"policy": "mlp"})).policy_options == MLP.Options(32)
     gru = resolve(Config.from_dict(old | {"policy": "gru"})).policy_options
-    assert (gru.width, gru.kernel) == (32, 3)
+    assert (gru.width, gru.kernel, gru.cell) == (32, 3, "torch")
     assert resolve(Config.from_dict(old | {"bonus": "count"})).bonus_options.power == "1"
     assert Config.from_dict(old).writers == "tensorboard,wandb"

@@ -1,5 +1,6 @@
 """Sizes computed by hand from the paper's appendix, gains by singular values."""
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -43,9 +44,33 @@ def test_the_other_third_convolution():
 
 
 def test_gru_policy_size():
-    gru = 3 * (256 * 256 + 256 * 256 + 2 * 256)
-    expected = POLICY_CONVOLUTIONS + fc(64 * 36, 256) + gru + 2 * fc(256, 256) + fc(256, 18) + 2 * fc(256, 1)
-    assert parameters(GRU(IMAGE, ACTIONS, GRU.Options())) == expected
+    rest = POLICY_CONVOLUTIONS + fc(64 * 36, 256) + 2 * fc(256, 256) + fc(256, 18) + 2 * fc(256, 1)
+    assert parameters(GRU(IMAGE, ACTIONS, GRU.Options())) == rest + fc(512, 512) + fc(512, 256)
+    torch_cell = 3 * (256 * 256 + 256 * 256 + 2 * 256)
+    assert parameters(GRU(IMAGE, ACTIONS, GRU.Options(cell="torch"))) == rest + torch_cell
+
+
+def test_the_releases_cell_resets_the_state_before_the_matrix_product():
+    """Cho et al. (2014) in numpy; torch's cell with the same weights would reset after it."""
+    policy = GRU(VECTOR, ACTIONS, GRU.Options(width=8))
+    torch.nn.init.normal_(policy.gru.gates.bias)
+    torch.nn.init.normal_(policy.gru.candidate.bias)
+    x, h = np.random.default_rng(0).normal(size=(2, 5, 8))
+    gates, candidate = policy.gru.gates, policy.gru.candidate
+    (v, c), (w, b) = (
+        (layer.weight.detach().double().numpy(), layer.bias.detach().double().numpy()) for layer in (gates, candidate)
+    )
+    m, r = np.split(1 / (1 + np.exp(-(np.concatenate([h, x], 1) @ v.T + c))), 2, axis=1)
+    expected = m * h + (1 - m) * np.tanh(np.concatenate([r * h, x], 1) @ w.T + b)
+    found = policy.gru.double()(torch.tensor(x), torch.tensor(h))
+    np.testing.assert_allclose(found.detach().numpy(), expected, rtol=1e-12)
+
+
+def test_the_releases_weights_are_orthogonal_over_state_and_input():
+    cell = GRU(VECTOR, ACTIONS, GRU.Options(width=8)).gru
+    for layer in (cell.gates, cell.candidate):
+        rows = layer.weight.detach() @ layer.weight.detach().T
+        torch.testing.assert_close(rows, torch.eye(len(rows)), rtol=1e-5, atol=1e-5)
 
 
 def test_mlp_policy_size():
@@ -90,9 +115,10 @@ def test_the_target_is_frozen():
     assert not any(p.requires_grad for p in target_network(IMAGE, 512, 256).parameters())
 
 
-def test_a_gru_unrolled_equals_single_steps_with_resets():
+@pytest.mark.parametrize("cell", ["release", "torch"])
+def test_a_gru_unrolled_equals_single_steps_with_resets(cell):
     torch.manual_seed(0)
-    policy = GRU(VECTOR, ACTIONS, GRU.Options(width=16))
+    policy = GRU(VECTOR, ACTIONS, GRU.Options(width=16, cell=cell))
     obs, first = torch.rand(6, 3, 10), torch.rand(6, 3) < 0.4
     hidden = start = torch.rand(3, 16)
     outputs = []

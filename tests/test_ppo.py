@@ -136,17 +136,27 @@ def scaled(rollout, scale):
     return rollout
 
 
-def test_intrinsic_only_ignores_the_extrinsic_reward():
-    """With c_E = 0 the policy does not depend on rewards: scaling them changes nothing but the extrinsic value."""
+@pytest.mark.parametrize("trained", [False, True])
+def test_without_the_extrinsic_value_head_nothing_depends_on_the_extrinsic_reward(trained):
+    """With c_E = 0 alone the head still trains the shared torso, as in the authors' release."""
     results = []
     for scale in (1.0, -7.0):
-        trainer = trainer_of(tiny(ext_coef=0.0, value_coef=0.0))
+        trainer = trainer_of(tiny(ext_coef=0.0, train_ext_value=trained))
         collect = trainer.collector.collect
         trainer.collector.collect = lambda collect=collect, scale=scale, **_: scaled(collect(), scale)
         for _ in trainer.train():
             pass
         results.append(snapshot(trainer.policy))
-    assert all(torch.equal(results[0][name], results[1][name]) for name in results[0])
+    assert all(torch.equal(results[0][name], results[1][name]) for name in results[0]) == (not trained)
+
+
+def test_plain_ppo_has_no_intrinsic_stream():
+    """Without a bonus the intrinsic value head is never trained, and its outputs move no advantage."""
+    trainer = trainer_of(tiny(bonus="none"))
+    before = snapshot(trainer.policy)
+    rows = list(trainer.train())
+    assert all(row["value_int_loss"] == 0 for row in rows)
+    assert {"value_int.weight", "value_int.bias"}.isdisjoint(changed(before, trainer.policy))
 
 
 def test_reported_losses_are_means_over_all_minibatches(monkeypatch):

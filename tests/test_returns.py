@@ -80,3 +80,12 @@ def test_one_head_sums_the_rewards_and_has_the_extrinsic_discount():
     np.testing.assert_allclose(
         targets.advantages_TN.numpy(), reference_gae(rewards, values_ext, done, 0.97, 0.95, episodic=True)
     )
+
+
+def test_plain_ppo_has_the_extrinsic_advantage_alone():
+    ext, _, values_ext, values_int, done = streams(3)
+    zeros = np.zeros_like(ext)
+    targets = combine(Config(bonus="none"), *map(torch.tensor, (ext, zeros, values_ext, values_int, done, zeros)))
+    expected = 2 * reference_gae(ext, values_ext, done, 0.999, 0.95, episodic=True)
+    np.testing.assert_allclose(targets.advantages_TN.numpy(), expected)
+    assert not targets.returns_int_TN.any()

@@ -182,11 +182,11 @@ def test_a_taken_name_is_refused_and_a_default_one_numbered(tmp_path):
 
 
 def test_overlap_learns_from_the_rollout_before(tmp_path):
-    """One iteration behind: the third rollout was acted before the second update, the rest is the same loop."""
+    """One iteration behind: every rollout but the first was acted by the policy of one update before."""
     rows, plain = rows_of(tiny(overlap=True)), rows_of(tiny())
     assert len(rows) == len(plain)
     for name in ("bonus_raw", "entropy", "policy_loss"):
-        assert rows[0][name] == plain[0][name]  # the first rollouts are synchronous
+        assert rows[0][name] == plain[0][name]  # the first rollout has no older policy
         assert rows[-1][name] != plain[-1][name]
     assert rows_of(tiny(overlap=True)) == rows
 

@@ -158,6 +158,9 @@ class Config:
     """Weight of the squared value errors."""
     episodic_int: bool = False
     """Cut the intrinsic stream at an episode's end (section 2.3; the paper's default does not)."""
+    train_ext_value: bool = True
+    """Train the extrinsic value head. Off, with --ext-coef 0: nothing that is learned depends on the extrinsic reward
+    (section 3.1; the authors' release trains the head all the same)."""
     value_heads: Literal[1, 2] = 2
     """2: one value head per stream. 1: one head for the summed rewards, both episodic (Figure 4)."""
     clip_reward: bool = True
@@ -211,6 +214,11 @@ class Config:
         return min(1.0, 32 / self.all_envs)
 
     @property
+    def has_int_stream(self) -> bool:
+        """Whether the intrinsic stream has a value head of its own: not in plain PPO, where it would be noise."""
+        return self.value_heads == 2 and self.bonus != "none"
+
+    @property
     def run_name(self) -> str:
         if self.name is not None:
             return self.name
@@ -250,6 +258,8 @@ class Config:
                 "both reward streams are switched off: nothing would be learned; "
                 "set --ext-coef 2, or choose --bonus rnd with --int-coef 1"
             )
+        if not self.train_ext_value and (self.ext_coef > 0 or self.value_heads == 1):
+            raise UserError("--no-train-ext-value needs --ext-coef 0 and two value heads: advantages use that head")
         if self.value_heads == 1 and not self.episodic_int and self.bonus != "none":
             raise UserError("one value head needs an episodic intrinsic stream; add --episodic-int")
 
@@ -326,8 +336,9 @@ def _upgraded(data: dict[str, Any]) -> dict[str, Any]:
     values = dict(data)
     width, kernel, wandb = (values.pop(name, None) for name in ("policy_width", "policy_kernel", "wandb"))
     if width is not None and "policy_options" not in values:
-        own = {"mlp": ("width",), "gru": ("width", "kernel"), "cnn": ("kernel",)}[values["policy"]]
-        values["policy_options"] = {name: {"width": width, "kernel": kernel or 4}[name] for name in own}
+        own = {"mlp": ("width",), "gru": ("width", "kernel", "cell"), "cnn": ("kernel",)}[values["policy"]]
+        before = {"width": width, "kernel": kernel or 4, "cell": "torch"}
+        values["policy_options"] = {name: before[name] for name in own}
     if wandb:
         values["writers"] = "tensorboard,wandb"
     bonus = dict(values.get("bonus_options", {}))

@@ -20,13 +20,13 @@ from rnd.transitions import Rollout
 class OverlappedCollector:
     """Collects the next rollout while the caller learns from the last one.
 
-    The policy that acted is one update older than the policy that learns: not the paper's synchronous loop, and PPO's
-    ratio accounts for it. The first rollouts of a process do not run beside the update, so that graphs are captured
-    undisturbed; the lag is the same. On a GPU acting and learning have multiprocessors of their own.
+    From the second rollout on, the policy that acted is one update older than the policy that learns: not the paper's
+    synchronous loop, and PPO's ratio accounts for it. The first rollouts of a process do not run beside the update, so
+    that graphs are captured undisturbed; the lag is the same. On a GPU each of the two has its own multiprocessors.
     """
 
-    SYNCHRONOUS = 2
-    """Calls of `collect` in a run that do not start the next rollout."""
+    NOT_AHEAD = 2
+    """Calls of `collect` in a run that do not start the next rollout before they return."""
     UNDISTURBED = WARM_UP + 1
     """Calls of `collect` in a process after which acting runs beside the update."""
 
@@ -61,7 +61,7 @@ class OverlappedCollector:
             rollout = self._copy_for_learner(rollout)
             with torch.no_grad():
                 torch._foreach_copy_(list(self.actor.parameters()), list(self.policy.parameters()))
-        if self._calls > self.SYNCHRONOUS and not last:
+        if self._calls > self.NOT_AHEAD and not last:
             self._pending = self._pool.submit(self._collect)
             if self._process_calls <= self.UNDISTURBED:
                 self._pending.result()

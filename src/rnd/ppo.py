@@ -75,11 +75,12 @@ def policy_loss(
     ratio = log_ratio.exp()
     advantages = targets.advantages_TN
     clipped = ratio.clamp(1 - config.clip_range, 1 + config.clip_range)
+    value_ext = (out.value_ext - targets.returns_ext_TN).square().mean()
     value_int = (out.value_int - targets.returns_int_TN).square().mean()
     return {
         "policy_loss": torch.max(-advantages * ratio, -advantages * clipped).mean(),
-        "value_ext_loss": (out.value_ext - targets.returns_ext_TN).square().mean(),
-        "value_int_loss": value_int if config.value_heads == 2 else torch.zeros_like(value_int),
+        "value_ext_loss": value_ext if config.train_ext_value else torch.zeros_like(value_ext),
+        "value_int_loss": value_int if config.has_int_stream else torch.zeros_like(value_int),
         "entropy": act.entropy(action, out.logits).mean(),
         "approx_kl": ((ratio - 1) - log_ratio).mean().detach(),
         "clip_share": ((ratio - 1).abs() > config.clip_range).float().mean().detach(),

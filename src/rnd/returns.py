@@ -59,7 +59,8 @@ def combine(
     done_TN: Tensor,
     truncation_bootstrap_TN: Tensor,
 ) -> Targets:
-    """A = c_E A_E + c_I A_I with one horizon and one discount per stream; or one stream of the summed rewards.
+    """A = c_E A_E + c_I A_I with one horizon and one discount per stream; or one stream of the summed rewards; or the
+    extrinsic stream alone, without a bonus.
 
     The truncation bootstrap continues the extrinsic stream, or the one of both, at a time limit. It is a value, not a
     reward: no coefficient multiplies it.
@@ -70,6 +71,8 @@ def combine(
         one = gae(rewards_TN, values_ext_TpN, done_TN, config.gamma_ext, lam, episodic=True)
         return Targets(one.advantages_TN, one.returns_TN, torch.zeros_like(one.returns_TN))
     ext = gae(rewards_ext_TN + truncation_bootstrap_TN, values_ext_TpN, done_TN, config.gamma_ext, lam, episodic=True)
+    if not config.has_int_stream:
+        return Targets(config.ext_coef * ext.advantages_TN, ext.returns_TN, torch.zeros_like(ext.returns_TN))
     int_ = gae(rewards_int_TN, values_int_TpN, done_TN, config.gamma_int, lam, episodic=config.episodic_int)
     advantages_TN = config.ext_coef * ext.advantages_TN + config.int_coef * int_.advantages_TN
     return Targets(advantages_TN, ext.returns_TN, int_.returns_TN)

@@ -19,6 +19,7 @@ from rnd.console import say
 from rnd.distributed import LostRankError, Ranks, process_group
 from rnd.envs.interface import VectorEnv
 from rnd.errors import InterruptedRunError, RunError
+from rnd.graphs import WARM_UP, uses_graphs
 from rnd.ppo import NonFiniteLossError
 from rnd.record import checkpoint
 from rnd.record.about import FILES, check_fits
@@ -26,9 +27,9 @@ from rnd.record.checkpoint import Checkpoint
 from rnd.record.folder import RunFolder
 from rnd.record.interrupt import Interrupts
 from rnd.record.keeper import Keeper, NotSavedError
-from rnd.record.metrics import CsvWriter, Row, RunInfo, Writers, check_writers, make_writers, truncate
+from rnd.record.metrics import CsvWriter, Row, RunInfo, Writers, check_writers, make_writers, read_csv, truncate
 from rnd.record.places import PlacesWriter
-from rnd.record.progress import Phase, count, duration, shown
+from rnd.record.progress import Phase, Trend, count, duration, shown
 from rnd.train import Trainer, random_steps, resolve_device
 
 
@@ -214,16 +215,25 @@ def work(
 def loop(trainer: Trainer, writers: Writers, keeper: Keeper, console: Console, stop: Interrupts, last: Row) -> Row:
     """Consume the training loop: record and show every iteration, and write checkpoints when they are due."""
     config, row = trainer.config, last
+    trend = Trend(read_csv(keeper.folder.path / "metrics.csv"))
+    compiling = WARM_UP + 1 if uses_graphs(config, trainer.device) else 0
     clock = time.monotonic()
     with Phase(console, "training", config.iterations * config.frames_per_rollout, trainer.frames) as phase:
-        for row in rows(trainer, keeper, last):
+        if compiling:
+            phase.warming_up = "compiling"
+            say(console, f"compiling during the first {compiling} iterations: about half a minute")
+        for number, row in enumerate(rows(trainer, keeper, last), 1):
             now = time.monotonic()
             seconds, clock = now - clock, now
             writers.write(row, timing(trainer, seconds))
-            phase.advance(trainer.frames, row)
-            if row["iteration"] == 1:
-                whole = f"{count(phase.total)} frames in {config.iterations:,} rollouts"
-                say(console, f"{whole} take {duration(phase.total / phase.rate)} at {count(phase.rate)} frames/s")
+            trend.add(row)
+            phase.advance(trainer.frames, row, trend)
+            if number == compiling:
+                phase.restart()
+            if number == compiling + 1:
+                left = f"{count(phase.total - trainer.frames)} frames left"
+                seconds_left = (phase.total - trainer.frames) / phase.rate
+                say(console, f"{left}: {duration(seconds_left)} at {count(phase.rate)} frames/s")
             if agreed(trainer.ranks, stop):
                 break
             if trainer.ranks.all_max(keeper.due)[0]:

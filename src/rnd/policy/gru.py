@@ -1,6 +1,6 @@
-"""The paper's recurrent policy (appendix): the CNN's 256 features, or a vector's, through a GRU cell.
+"""The paper's recurrent policy (appendix): the CNN's 256 features, or a vector's, through a gated recurrent unit.
 
-Legend: T steps, N environments, H hidden size.
+Legend: T steps, N environments, B any batch, H hidden size.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from rnd.config import state
 from rnd.envs.spec import ActionSpec, ObservationSpec
+from rnd.networks import linear
 from rnd.policy.base import ActorCritic, PolicyOutput, image_layers, vector_torso
 from rnd.policy.mlp import WidthOptions
 
@@ -26,16 +27,20 @@ class GRU(ActorCritic):
 
         kernel: Literal[3, 4] = state(4, "third convolution")
         """Third convolution: 4 x 4 as in the authors' release, or 3 x 3 as in the encoder that the paper cites."""
+        cell: Literal["release", "torch"] = state("release", "recurrent cell")
+        """Where the reset gate acts: on the state before the matrix product, as in the authors' release and Cho et al.
+        (2014), or after it, as in torch.nn.GRUCell."""
 
     compilable = False  # the unrolled loop would take minutes to compile, and is captured as a graph anyway
-    gru: nn.GRUCell
+    gru: nn.Module
 
     def __init__(self, observation: ObservationSpec, action: ActionSpec, options: Options):
         image = observation.kind == "image"
         size = 256 if image else options.width
         vector = observation.shape[0], options.width
         torso = nn.Sequential(*image_layers(options.kernel)) if image else vector_torso(*vector)
-        super().__init__(torso, size, action, image, gru_cell(size))
+        cell = ReleaseCell(size) if options.cell == "release" else torch_cell(size)
+        super().__init__(torso, size, action, image, cell)
         self.hidden_size = size
 
     def forward(self, obs_BX: Tensor, hidden_BH: Tensor) -> tuple[PolicyOutput, Tensor]:
@@ -53,7 +58,21 @@ class GRU(ActorCritic):
         return self.heads_over_time(torch.stack(states).flatten(0, 1), steps, envs)
 
 
-def gru_cell(size: int) -> nn.GRUCell:
+class ReleaseCell(nn.Module):
+    """h' = m h + (1 - m) tanh(W [r h, x]), with [m, r] = sigmoid(V [h, x]); V and W orthogonal, biases zero."""
+
+    def __init__(self, size: int):
+        super().__init__()
+        self.gates, self.candidate = linear(2 * size, 2 * size, gain=1.0), linear(2 * size, size, gain=1.0)
+
+    def forward(self, x_BH: Tensor, hidden_BH: Tensor) -> Tensor:
+        keep_BH, reset_BH = self.gates(torch.cat([hidden_BH, x_BH], -1)).sigmoid().chunk(2, -1)
+        new_BH = self.candidate(torch.cat([reset_BH * hidden_BH, x_BH], -1)).tanh()
+        mixed: Tensor = keep_BH * hidden_BH + (1 - keep_BH) * new_BH
+        return mixed
+
+
+def torch_cell(size: int) -> nn.GRUCell:
     """Orthogonal weights per gate, zero biases."""
     cell = nn.GRUCell(size, size)
     for weight in (cell.weight_ih, cell.weight_hh):

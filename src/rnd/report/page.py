@@ -12,7 +12,7 @@ import numpy as np
 
 from rnd import __version__
 from rnd.record.files import write_atomically
-from rnd.record.progress import count, duration
+from rnd.record.progress import Trend, count, duration
 from rnd.report.aggregate import align, mean_and_error, thin
 from rnd.report.chart import Series, line_chart, number
 from rnd.report.maps import map_of
@@ -136,7 +136,7 @@ def facts(group: Group) -> list[tuple[str, str]]:
         found.append(("frames/s", count(float(np.median(np.concatenate(speeds))))))
         seconds = [float(np.nansum(run.timing["seconds"])) for run in group.runs if "seconds" in run.timing]
         found.append(("training time", duration(max(seconds))))
-    return found
+    return [*found, *(Trend(group.runs[0].metrics).texts() if len(group.runs) == 1 else [])]
 
 
 def key(i: int) -> str:

@@ -5,12 +5,11 @@ from __future__ import annotations
 import importlib
 import inspect
 import os
-import sys
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from typing import Any
 
+from rnd.components import import_object
 from rnd.config import Config
 from rnd.envs import builtin
 from rnd.envs.spec import Env
@@ -63,13 +62,7 @@ def gym_factory(env_id: str) -> Callable[..., Any]:
     """The function that makes an environment, from a Gymnasium id or `module:function`."""
     if ":" not in env_id:
         return partial(_make_gym, env_id)
-    module, function = env_id.split(":", 1)
-    if str(Path.cwd()) not in sys.path:
-        sys.path.insert(0, str(Path.cwd()))  # modules in the working folder, as with `python -m`
-    try:
-        factory: Callable[..., Any] = getattr(importlib.import_module(module), function)
-    except (ImportError, AttributeError) as error:
-        raise UserError(f"cannot load the environment factory {env_id}: {error}") from error
+    factory: Callable[..., Any] = import_object(env_id, "environment factory")
     return factory
 
 

@@ -33,7 +33,7 @@ def test_scale_shrinks_frames_environments_and_seeds_alone():
     assert small.env.num_envs == 12  # 128 / 10 = 12.8, a multiple of 4
     assert small.frames % small.frames_per_rollout == 0
     assert 196_608 <= small.frames < 196_608 + small.frames_per_rollout
-    assert small.keep == config.keep == 0.25
+    assert small.keep == 4 / 12  # the predictor's batch: 32 / 10 = 3.2 environments, at least 4
     same = replace(small, env=config.env, bonus_options=config.bonus_options, frames=config.frames)
     assert same == config  # nothing else has changed
     assert [Scale(0.0001).seeds(n) for n in (1, 3, 5, 10)] == [1, 2, 2, 2]
@@ -43,11 +43,12 @@ def test_scale_shrinks_frames_environments_and_seeds_alone():
     assert text == f"{small.frames:,} frames per run (×0.0001), 12 environments, 2 of 5 seeds"
 
 
-def test_scaled_arms_stay_apart():
-    envs = [Scale(0.001).config(arm.config).env.num_envs for arm in RECIPES["figure6"]().arms[:3]]
-    assert len(set(envs)) == 3
-    keeps = [Scale(0.001).config(arm.config).keep for arm in RECIPES["figure6"]().arms[:3]]
-    assert keeps == [1.0, 0.25, 0.03125]
+@pytest.mark.parametrize("factor", [1, 0.3, 0.01, 0.001, 0.0003])
+def test_scaled_arms_of_figure6_stay_apart_and_train_the_predictor_on_equal_batches(factor):
+    arms = [Scale(factor).config(arm.config) for arm in RECIPES["figure6"]().arms[:3]]
+    smallest = arms[0].env.num_envs
+    assert len({config.env.num_envs for config in arms}) == 3 and arms[0].keep == 1
+    assert [config.keep * config.env.num_envs for config in arms] == pytest.approx([smallest] * 3)
 
 
 @pytest.mark.parametrize("factor", [0, -1, 1.5])

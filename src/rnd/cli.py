@@ -129,7 +129,7 @@ def positional(cls: type[Any], arguments: list[str], missing: str | None = None)
     there is no such text or `--help` is given."""
     found = positionals(cls, arguments)
     if len(found) > 1:
-        raise UserError(f"one name is wanted, not {len(found)}: {' '.join(found)}")
+        raise UserError(f"one name is wanted, not {len(found)}: {' '.join(found)}; write it before the flags")
     if not found and missing and not {"-h", "--help"} & {*arguments}:
         raise UserError(missing)
     return found[0] if found else ""

@@ -28,6 +28,15 @@ class InterruptedRunError(Exception):
         self.code = code
 
 
+def install(extra: str) -> str:
+    """The command that installs an extra of the installed distribution. `rnd` on the package index is another one."""
+    from importlib import metadata
+
+    ours = "rnd-exploration"  # found by its entry point: an editable installation does not list the package's files
+    found = [point.dist.name for point in metadata.entry_points(value="rnd.cli:main") if point.dist]
+    return f'pip install "{max(found, key=ours.__eq__, default=ours)}[{extra}]"'
+
+
 def nearest(word: str, choices: Iterable[str], count: int = 3) -> str:
     """Name the choices that look most like `word`, as the end of an error message."""
     names = sorted(set(choices))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import gzip
 import hashlib
+import re
 import struct
 import threading
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
@@ -13,7 +14,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from rnd.errors import UserError
+from rnd.errors import UserError, install
 from rnd.paper import mnist
 
 QUIET = Console(quiet=True)
@@ -93,7 +94,7 @@ def test_without_a_network_the_small_digits_or_what_to_do(folder, serve, tmp_pat
     try:
         import sklearn  # noqa: F401
     except ImportError:
-        with pytest.raises(UserError, match=r"pip install 'rnd\[digits\]'"):
+        with pytest.raises(UserError, match=re.escape(install("digits"))):
             mnist.load(None, QUIET, mirrors=mirrors, cache=tmp_path / "cache")
         return
     digits = mnist.load(None, Console(), mirrors=mirrors, cache=tmp_path / "cache")

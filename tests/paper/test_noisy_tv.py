@@ -54,4 +54,4 @@ def test_pictures_and_numbers_are_written(tmp_path):
 
 def test_wrong_options_are_refused():
     with pytest.raises(UserError, match="--seeds must be greater than 0"):
-        Options(seeds=0).validate()
+        noisy_tv.run(Options(seeds=0), Console(quiet=True))

@@ -10,7 +10,7 @@ import pytest
 
 from rnd import cli
 from rnd.errors import UserError
-from rnd.paper.drawing import draw_recipe
+from rnd.paper.drawing import draw_recipe, picture_of
 from rnd.paper.plan import Scale, State, planned_runs
 from rnd.paper.recipes import RECIPES
 
@@ -33,7 +33,7 @@ def test_scale_shrinks_frames_environments_and_seeds_alone():
     assert small.env.num_envs == 12  # 128 / 10 = 12.8, a multiple of 4
     assert small.frames % small.frames_per_rollout == 0
     assert 196_608 <= small.frames < 196_608 + small.frames_per_rollout
-    assert small.keep == config.keep == 0.25
+    assert small.keep == 4 / 12  # the predictor's batch: 32 / 10 = 3.2 environments, at least 4
     same = replace(small, env=config.env, bonus_options=config.bonus_options, frames=config.frames)
     assert same == config  # nothing else has changed
     assert [Scale(0.0001).seeds(n) for n in (1, 3, 5, 10)] == [1, 2, 2, 2]
@@ -43,11 +43,12 @@ def test_scale_shrinks_frames_environments_and_seeds_alone():
     assert text == f"{small.frames:,} frames per run (×0.0001), 12 environments, 2 of 5 seeds"
 
 
-def test_scaled_arms_stay_apart():
-    envs = [Scale(0.001).config(arm.config).env.num_envs for arm in RECIPES["figure6"]().arms[:3]]
-    assert len(set(envs)) == 3
-    keeps = [Scale(0.001).config(arm.config).keep for arm in RECIPES["figure6"]().arms[:3]]
-    assert keeps == [1.0, 0.25, 0.03125]
+@pytest.mark.parametrize("factor", [1, 0.3, 0.01, 0.001, 0.0003])
+def test_scaled_arms_of_figure6_stay_apart_and_train_the_predictor_on_equal_batches(factor):
+    arms = [Scale(factor).config(arm.config) for arm in RECIPES["figure6"]().arms[:3]]
+    smallest = arms[0].env.num_envs
+    assert len({config.env.num_envs for config in arms}) == 3 and arms[0].keep == 1
+    assert [config.keep * config.env.num_envs for config in arms] == pytest.approx([smallest] * 3)
 
 
 @pytest.mark.parametrize("factor", [0, -1, 1.5])
@@ -85,8 +86,17 @@ def test_states_and_a_half_done_picture(tmp_path):
     assert paths[0].name == "figure3-scale-1e-05.png"
     with paths[2].open() as file:
         rows = list(csv.DictReader(file))
-    assert {row["line"] for row in rows} == {"non-episodic, γ_I = 0.999", "non-episodic, γ_I = 0.99"}
-    assert {row["measure"] for row in rows} == {"return_mean", "rooms"}
+    assert {row["line"] for row in rows} == {"non-episodic, γ_I = 0.999", "non-episodic, γ_I = 0.99, unfinished"}
+    assert {row["measure"] for row in rows} == {"return_mean", "return_best", "rooms"}
+
+
+def test_the_papers_best_return_is_in_the_panel_of_best_returns(tmp_path):
+    panels = picture_of(RECIPES["figure3"](), [], Scale()).panels
+    assert {panel.measure: [line.value for line in panel.references] for panel in panels} == {
+        "return_mean": [],
+        "return_best": [6_700],
+        "rooms": [21],
+    }
 
 
 def test_table1_compares_with_the_paper(tmp_path):
@@ -105,6 +115,39 @@ def test_table1_compares_with_the_paper(tmp_path):
     assert float(row["mean"]) == pytest.approx(sum(last) / 2)
     assert float(row["standard_error"]) == pytest.approx(abs(last[0] - last[1]) / 2)
     assert (row["runs"], row["paper"]) == ("2", "8152")
+
+
+def test_table1_shows_what_is_finished_and_states_what_is_missing(tmp_path, monkeypatch, capsys):
+    """One finished, one running (or failed) and one missing seed; the command itself trains nothing here."""
+    found = planned_runs(RECIPES["table1"](), Scale(), tmp_path)
+    stored = {"venture-none": ("rnd-s1", "rnd-s3"), "pitfall-rnd": ("rnd-s3", "rnd-s3", "rnd-s3")}
+    stored["montezuma-rnd"] = ("rnd-s1", "rnd-s2", "ppo-s1")
+    for arm, names in stored.items():
+        for run, name in zip((run for run in found if run.arm.name == arm), names, strict=False):
+            store(run, name)
+    monkeypatch.setattr("rnd.commands.paper._run", lambda todo, *_: len(todo))
+    assert command("table1", "--out", str(tmp_path)) == 1
+    assert "50 of 50 runs did not finish" in capsys.readouterr().err
+    with (tmp_path / "table1.csv").open() as file:
+        rows = {(row["game"], row["method"]): row for row in csv.DictReader(file)}
+    with (STORED / "rnd-s1" / "metrics.csv").open() as file:
+        last = float(list(csv.DictReader(file))[-1]["return_mean"])
+    assert (float(rows["Venture", "PPO"]["mean"]), rows["Venture", "PPO"]["runs"]) == (pytest.approx(last), "1")
+    assert rows["Pitfall!", "RND"]["runs"] == "0" and rows["Pitfall!", "RND"]["mean"] in ("", "nan")
+    text = " ".join((tmp_path / "table1.svg").read_text().split())  # every text is a comment beside its shapes
+    for missing in ("Venture, PPO: 1 of 3", "Pitfall!, RND: 0 of 3", "Montezuma's Revenge, PPO: 0 of 3"):
+        assert f"{missing} seeds finished" in text
+    assert "Montezuma's Revenge, RND:" not in text and "seeds end" not in text
+
+
+def test_figure1_of_an_unfinished_run_is_marked(tmp_path, monkeypatch):
+    (planned,) = planned_runs(RECIPES["figure1"](), Scale(), tmp_path)
+    store(planned, "rnd-s3")
+    notes = []
+    monkeypatch.setattr("rnd.commands.paper._run", lambda todo, *_: len(todo))
+    monkeypatch.setattr("rnd.report.watch.watch", lambda path, options, console, note: notes.append(note) or [])
+    assert command("figure1", "--out", str(tmp_path)) == 1
+    assert notes == ["the best of 10 episodes; RND: 0 of 1 seeds finished"]
 
 
 def command(*words):
@@ -131,6 +174,17 @@ def test_experiments_without_arms_parse_their_own_flags(tmp_path, capsys):
     assert (tmp_path / "prediction-errors.csv").exists()
     assert command("figure2", "--classes", "1", "2", "--seeds", "0") == 2  # a flag with two values
     assert "--seeds must be greater than 0" in capsys.readouterr().err
+
+
+def test_flags_with_several_values_follow_the_name(monkeypatch, capsys):
+    given = []
+    monkeypatch.setattr("rnd.paper.figure2.run", lambda options, _: given.append(options))
+    assert command("figure2", "--examples", "1", "1024", "--classes", "1", "2", "--seeds", "3") == 0
+    assert (given[0].examples, given[0].classes, given[0].seeds) == ((1, 1024), (1, 2), 3)
+    assert command("--seeds", "3", "figure2") == 0 and given[1].seeds == 3
+    assert command("--examples", "1", "1024", "figure2") == 2
+    error = "rnd: one name is wanted, not 2: 1024 figure2; write it before the flags\n"
+    assert capsys.readouterr().err == error and len(given) == 2
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from rnd.errors import UserError
+from rnd.errors import UserError, install
 from rnd.paper.plan import Scale, State, planned_runs
 from rnd.paper.ray_jobs import Needs, RayJobs, prepare
 from rnd.paper.recipes import figure3
@@ -46,7 +46,7 @@ def test_a_task_reads_absolute_paths_and_uses_its_own_cpus(tmp_path, monkeypatch
 
 def test_without_ray_the_error_names_the_package(monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(UserError, match=r"pip install \"rnd\[ray\]\""):
+    with pytest.raises(UserError, match=re.escape(install("ray"))):
         next(jobs().run(planned_runs(figure3(), Scale(SCALE), tmp_path)))
 
 
@@ -60,7 +60,7 @@ def lock_owner(path: Path) -> int | None:
 @pytest.mark.long
 @pytest.mark.skipif(not Path("/proc").is_dir(), reason="looks for processes in /proc")
 def test_figure3_completes_though_a_worker_is_killed(tmp_path):
-    pytest.importorskip("ray", reason='needs Ray: pip install "rnd[ray]"')
+    pytest.importorskip("ray", reason="needs the extra ray")
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
     os.environ["PYTHONPATH"] = str(SOURCE)
     from ray.cluster_utils import Cluster

@@ -3,10 +3,15 @@
 The whole config is compared: a field that an arm does not change must have the paper's default.
 """
 
+import re
+from dataclasses import replace
+from pathlib import Path
+
 import pytest
 
 from rnd.config import BonusOptions, CheckpointConfig, Config, EnvConfig
 from rnd.paper.recipes import RECIPES, TABLE1
+from rnd.presets import preset
 
 BILLION = 10**9
 
@@ -62,13 +67,14 @@ def test_figure1():
 
 def test_figure3_has_no_extrinsic_reward():
     recipe = RECIPES["figure3"]()
-    assert (recipe.seeds, recipe.measures, recipe.x) == (5, ("return_mean", "rooms"), "frames")
+    assert (recipe.seeds, recipe.measures, recipe.x) == (5, ("return_mean", "return_best", "rooms"), "frames")
     assert arms("figure3") == {
         "episodic-0.99": expected(ext_coef=0.0, episodic_int=True),
         "nonepisodic-0.99": expected(ext_coef=0.0),
         "nonepisodic-0.999": expected(ext_coef=0.0, gamma_int=0.999),
     }
-    assert {score.value for score in recipe.scores[""]} == {21, 6_700}
+    # "The best return achieved by 4 out 5 runs": one episode, not a mean; "one of the runs exploring 21 rooms"
+    assert {score.measure: score.value for score in recipe.scores[""]} == {"return_best": 6_700, "rooms": 21}
 
 
 def test_figure4_both_discounts_are_0_99():
@@ -156,3 +162,12 @@ def test_every_arm_can_be_run_and_has_its_own_name():
         assert len(arms(name)) == len(recipe_of().arms)
         for config in arms(name).values():
             config.validate()
+
+
+def test_the_command_for_1024_environments_in_the_docs_is_the_papers_run():
+    text = (Path(__file__).parents[2] / "docs" / "scaling.md").read_text()
+    ranks, game, frames = re.search(r"nproc-per-node (\d+) -m rnd train (\w+) --frames (\d+)", text).groups()
+    config = replace(preset(game), ranks=int(ranks), frames=int(frames))
+    paper = arms("figure6")["cnn-1024"]
+    assert (config.all_envs, config.iterations) == (1_024, 30_000)
+    assert (config.frames, config.keep, config.policy) == (paper.frames, paper.keep, paper.policy)

@@ -13,11 +13,12 @@ from rnd.cli import parse, positional
 from rnd.config import positive
 from rnd.console import say
 from rnd.errors import RunError, UserError, nearest
-from rnd.paper.drawing import draw_recipe, picture_name
+from rnd.paper.drawing import draw_recipe, lines_of, picture_name
 from rnd.paper.plan import PlannedRun, Scale, State, planned_runs
 from rnd.paper.recipes import RECIPES, Recipe
 from rnd.paper.speed import frames_per_second
 from rnd.record.progress import count, duration
+from rnd.report.figure import footer
 from rnd.report.options import WatchOptions
 
 PROGRAMS = {
@@ -127,7 +128,8 @@ def _draw(recipe: Recipe, runs: list[PlannedRun], scale: Scale, options: Options
         from rnd.report.watch import watch
 
         chosen = WatchOptions(options.episodes, out=str(out / picture_name(recipe, scale)))
-        paths = watch(runs[0].path, chosen, console, scaled=scale.describe(recipe))
+        lines, best = lines_of(recipe, runs), f"the best of {options.episodes} episodes"
+        paths = watch(runs[0].path, chosen, console, footer(best, scale.describe(recipe), lines, 190))
     else:
         paths = draw_recipe(recipe, runs, scale, out, iqm=options.iqm)
     for path in paths:

@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.progress import Progress
 
 from rnd.console import say
-from rnd.errors import UserError
+from rnd.errors import UserError, install
 from rnd.record.files import write_atomically
 
 FILES = {
@@ -117,8 +117,7 @@ def scikit_digits() -> Digits:
         from sklearn.datasets import load_digits
     except ImportError as error:
         raise UserError(
-            "scikit-learn's digits need scikit-learn: pip install 'rnd[digits]'; "
-            "or --data DIR with the four files of MNIST"
+            f"scikit-learn's digits need scikit-learn: {install('digits')}; or --data DIR with the four files of MNIST"
         ) from error
     images, labels = load_digits(return_X_y=True)
     images, held_out = (images / 16).astype(np.float32), np.arange(len(labels)) % 4 == 0

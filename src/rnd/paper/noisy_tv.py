@@ -47,9 +47,6 @@ class Options:
     frames: int = 200_000
     """Environment steps per run."""
 
-    def validate(self) -> None:
-        positive(self, "seeds", "frames")
-
 
 class TvRow(NamedTuple):
     """The measurements of one rollout."""
@@ -66,7 +63,7 @@ class TvRow(NamedTuple):
 
 def run(options: Options, console: Console) -> list[TvRow]:
     """Train with both bonuses, write noisy-tv.csv, .png and .svg, and return the rows."""
-    options.validate()
+    positive(options, "seeds", "frames")
     rows: list[TvRow] = []
     with Progress(console=console, transient=True) as bar:
         for name, seed in product(BONUSES, range(1, options.seeds + 1)):
@@ -128,12 +125,10 @@ def draw(rows: list[TvRow]) -> Any:
     shares = curves_over_seeds((row.bonus, row.frames, row.share_at_tv) for row in rows)
     bonuses = curves_over_seeds((row.bonus, row.frames, row.bonus_at_tv) for row in rows)
     for colour, name in zip(("tab:red", "tab:blue"), BONUSES, strict=True):
-        frames, mean, error = shares[name]
-        left.plot(frames, mean, color=colour, label=name)
-        left.fill_between(frames, mean - error, mean + error, color=colour, alpha=0.2)
-        frames, mean, error = bonuses[name]
-        right.plot(frames, mean / mean[0], color=colour, label=name)
-        right.fill_between(frames, (mean - error) / mean[0], (mean + error) / mean[0], color=colour, alpha=0.2)
+        for axes, (frames, mean, error) in ((left, shares[name]), (right, bonuses[name])):
+            first = 1 if axes is left else mean[0]
+            axes.plot(frames, mean / first, color=colour, label=name)
+            axes.fill_between(frames, (mean - error) / first, (mean + error) / first, color=colour, alpha=0.2)
     left.set(ylabel="share of time in front of the television", ylim=(0, 1))
     right.set(ylabel="bonus there, relative to the first rollout", yscale="log")
     for axes in (left, right):

@@ -70,8 +70,8 @@ class PlannedRun:
 class Scale:
     """A smaller experiment: frames times `factor`, environments and seeds times its fourth root.
 
-    The number of environments stays a multiple of 4 (the minibatches) and at least 4; seeds at least 2. The predictor
-    keeps the share of samples of the unscaled run. Episodes, networks, rollouts and all other values do not change.
+    The number of environments stays a multiple of 4 (the minibatches) and at least 4; seeds at least 2. The predictor's
+    batch, in environments, is scaled like them: arms with equal batches keep them. All other values do not change.
     """
 
     factor: float = 1.0
@@ -90,13 +90,10 @@ class Scale:
     def config(self, config: Config) -> Config:
         if self.factor == 1:
             return config
-        group = config.minibatches
-        envs = max(group, group * round(config.env.num_envs * self.root / group))
-        small = replace(
-            config,
-            env=replace(config.env, num_envs=envs),
-            bonus_options=replace(config.bonus_options, keep=config.keep),
-        )
+        group, envs = config.minibatches, config.env.num_envs
+        envs, kept = (max(group, group * round(n * self.root / group)) for n in (envs, envs * config.keep))
+        options = replace(config.bonus_options, keep=kept / envs)
+        small = replace(config, env=replace(config.env, num_envs=envs), bonus_options=options)
         rollouts = max(1, math.ceil(config.frames * self.factor / small.frames_per_rollout))
         return replace(small, frames=rollouts * small.frames_per_rollout)
 

@@ -49,9 +49,6 @@ class Options:
     batch: int = 128
     """Points per step."""
 
-    def validate(self) -> None:
-        positive(self, "seeds", "steps", "batch")
-
 
 class Measured(NamedTuple):
     """The error of one predictor after some steps, or after training with n examples."""
@@ -66,7 +63,7 @@ class Measured(NamedTuple):
 
 def run(options: Options, console: Console) -> list[Measured]:
     """Measure all four sources, write prediction-errors.csv, .png and .svg, and return the rows."""
-    options.validate()
+    positive(options, "seeds", "steps", "batch")
     rows: list[Measured] = []
     for seed in range(options.seeds):
         for source in (amount_of_data, stochasticity, misspecification, learning_dynamics):
@@ -98,10 +95,8 @@ def stochasticity(options: Options) -> dict[str, dict[int, float]]:
         y: Tensor = target(x)
         return y + NOISE * torch.randn_like(y)
 
-    return {
-        "stochastic target": fit(network(), noisy, options),
-        "deterministic target": fit(network(), target, options),
-    }
+    targets: dict[str, Target] = {"stochastic target": noisy, "deterministic target": target}
+    return {name: fit(network(), y, options) for name, y in targets.items()}
 
 
 def misspecification(options: Options) -> dict[str, dict[int, float]]:

@@ -19,7 +19,7 @@ from typing import Any
 from rich.console import Console
 
 from rnd.console import say
-from rnd.errors import RunError, UserError
+from rnd.errors import RunError, UserError, install
 from rnd.paper.jobs import Outcome, frames_done, job_files, limit_threads, train
 from rnd.paper.local import POLL, Bars
 from rnd.paper.plan import PlannedRun
@@ -95,7 +95,7 @@ def connect(address: str) -> Any:
     try:
         import ray
     except ImportError as error:
-        raise UserError('--ray needs Ray: pip install "rnd[ray]"') from error
+        raise UserError(f"--ray needs Ray: {install('ray')}") from error
     where: dict[str, Any] = {"address": address} if address != "local" else {"include_dashboard": False}
     try:
         ray.init(**where, log_to_driver=False, logging_level=logging.ERROR, configure_logging=True)

@@ -6,6 +6,7 @@ Every picture is written as PNG, as SVG, and as CSV with the numbers that were d
 from __future__ import annotations
 
 import textwrap
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -33,6 +34,21 @@ class Line:
     label: str
     runs: tuple[Run, ...]
     seeds: int
+    group: str = ""
+    """Game or policy, where a picture has several."""
+
+    @property
+    def finished(self) -> tuple[Run, ...]:
+        return tuple(run for run in self.runs if run.finished)
+
+    @property
+    def drawn(self) -> tuple[Run, ...]:
+        """The finished runs. Where none is finished all runs, and the curve is marked as unfinished."""
+        return self.finished or self.runs
+
+    @property
+    def legend(self) -> str:
+        return self.label if self.finished or not self.runs else f"{self.label}, unfinished"
 
 
 @dataclass(frozen=True)
@@ -73,7 +89,7 @@ class Picture:
 
 def curve_of(line: Line, measure: str, x: str, iqm: bool) -> Curve:
     """The statistic over the runs of an arm."""
-    series = [(run.metrics[x], run.metrics[measure]) for run in line.runs if measure in run.metrics]
+    series = [(run.metrics[x], run.metrics[measure]) for run in line.drawn if measure in run.metrics]
     points, y_RX = align(series)
     if not iqm:
         return mean_and_error(points, y_RX)
@@ -84,13 +100,20 @@ def curve_of(line: Line, measure: str, x: str, iqm: bool) -> Curve:
 
 def remarks(line: Line, x: str) -> list[str]:
     """Notes about missing data of an arm, printed under the picture."""
-    ends = [float(run.metrics[x][-1]) for run in line.runs if run.iterations]
-    found = []
-    if len(ends) < line.seeds:
-        found.append(f"{line.label}: {len(ends)} of {line.seeds} seeds")
+    ends = [float(run.metrics[x][-1]) for run in line.drawn if run.iterations]
+    name, done, found = ", ".join(filter(None, (line.group, line.label))), len(line.finished), []
+    if done < line.seeds:
+        found.append(f"{name}: {done} of {line.seeds} seeds finished")
     if ends and max(ends) > min(ends):
-        found.append(f"{line.label}: seeds end between {count(min(ends))} and {count(max(ends))} {x}")
+        found.append(f"{name}: seeds end between {count(min(ends))} and {count(max(ends))} {x}")
     return found
+
+
+def footer(statistic: str, scaled: str | None, lines: Iterable[Line], width: int, x: str = "frames") -> str:
+    """The text under a picture: what is drawn, the sizes of a scaled experiment, and what is missing."""
+    notes = [f"scaled: {scaled}; not the paper's experiment"] if scaled else []
+    notes += dict.fromkeys(remark for line in lines for remark in remarks(line, x))
+    return textwrap.fill("; ".join([statistic, *notes]), width)
 
 
 def draw(picture: Picture, folder: Path, *, iqm: bool = False) -> list[Path]:
@@ -127,31 +150,17 @@ def _figure(picture: Picture, curves: list[list[Curve]], iqm: bool) -> Any:
     rows = -(-len(picture.panels) // columns)
     figure = new_figure(4.8 * columns, 3.5 * rows + 1.0)
     axes = figure.subplots(rows, columns, squeeze=False).reshape(-1)
-    for ax, panel, lines in zip(axes, picture.panels, curves, strict=False):
-        _panel(ax, panel, lines, picture.x)
+    for ax, panel, drawn in zip(axes, picture.panels, curves, strict=False):
+        _panel(ax, panel, drawn, picture.x)
     for ax in axes[len(picture.panels) :]:
         ax.set_visible(False)
     figure.suptitle(picture.title, fontsize=12, fontweight="bold")
-    figure.supxlabel("\n".join(_footer(picture, iqm)), fontsize=7.5, color="#555555")
-    if picture.scaled:
-        figure.text(
-            0.5, 0.52, "SCALED", fontsize=64, color="#000000", alpha=0.07, ha="center", va="center", rotation=20
-        )
-    return figure
-
-
-def _footer(picture: Picture, iqm: bool) -> list[str]:
     statistic = "interquartile mean over seeds, 95% bootstrap interval" if iqm else "mean over seeds, standard error"
-    notes = [f"scaled: {picture.scaled}; not the paper's experiment"] if picture.scaled else []
-    same = len({panel.lines for panel in picture.panels}) == 1
-    missing = [
-        remark if same else f"{panel.title}, {remark}"
-        for panel in picture.panels
-        for line in panel.lines
-        for remark in remarks(line, picture.x)
-    ]
-    text = "; ".join([statistic, *notes, *dict.fromkeys(missing)])
-    return textwrap.wrap(text, 70 * min(picture.columns, len(picture.panels)))
+    lines = [line for panel in picture.panels for line in panel.lines]
+    figure.supxlabel(footer(statistic, picture.scaled, lines, 70 * columns, picture.x), fontsize=7.5, color="#555555")
+    if picture.scaled:
+        figure.text(0.5, 0.52, "SCALED", fontsize=64, alpha=0.07, ha="center", va="center", rotation=20)
+    return figure
 
 
 def _panel(ax: Any, panel: Panel, curves: list[Curve], x: str) -> None:
@@ -159,12 +168,12 @@ def _panel(ax: Any, panel: Panel, curves: list[Curve], x: str) -> None:
     for line, curve in zip(panel.lines, curves, strict=True):
         colour = colours[line.label]
         marker = "o" if len(curve.x) == 1 else None  # a line through one point cannot be seen
-        ax.plot(curve.x, curve.mean, color=colour, lw=1.6, marker=marker, ms=4, label=line.label)
+        style = "-" if line.legend == line.label else "--"
+        ax.plot(curve.x, curve.mean, style, color=colour, lw=1.6, marker=marker, ms=4, label=line.legend)
         ax.fill_between(curve.x, curve.low, curve.high, color=colour, alpha=0.2, lw=0)
     _reference_lines(ax, panel, curves, colours)
     ax.set_title(panel.title, fontsize=10)
-    ax.set_xlabel({"frames": "frames", "updates": "parameter updates"}[x])
-    ax.set_ylabel(panel.axis)
+    ax.set(xlabel={"frames": "frames", "updates": "parameter updates"}[x], ylabel=panel.axis)
     ax.xaxis.set_major_formatter(lambda value, _: count(value) if value else "0")
     ax.yaxis.set_major_formatter(lambda value, _: f"{value:,.4g}" if abs(value) < 1e4 else f"{value:,.0f}")
     ax.spines[["top", "right"]].set_visible(False)
@@ -198,5 +207,5 @@ def _csv(picture: Picture, curves: list[list[Curve]]) -> str:
         for line, curve in zip(panel.lines, lines, strict=True):
             columns = (curve.x, curve.mean, curve.low, curve.high, curve.runs)
             points = zip(*(column.tolist() for column in columns), strict=True)
-            rows += [(panel.title, panel.measure, line.label, *point) for point in points]
+            rows += [(panel.title, panel.measure, line.legend, *point) for point in points]
     return csv_text(("panel", "measure", "line", picture.x, "mean", "low", "high", "runs"), rows)

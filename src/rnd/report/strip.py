@@ -15,7 +15,7 @@ FEWEST, MOST = 4, 7
 
 
 def draw_strip(
-    episode: PlayedEpisode, spikes: list[int], frames: dict[int, np.ndarray], stem: Path, title: str, scaled: str | None
+    episode: PlayedEpisode, spikes: list[int], frames: dict[int, np.ndarray], stem: Path, title: str, note: str
 ) -> list[Path]:
     """Write the strip as PNG and SVG and the steps as CSV; returns the paths."""
     columns = min(max(len(spikes), FEWEST), MOST)
@@ -38,8 +38,8 @@ def draw_strip(
     ax.margins(x=0.01, y=0.14)
     ax.spines[["top", "right"]].set_visible(False)
     figure.suptitle(title, fontsize=11, fontweight="bold")
-    if scaled:
-        figure.supxlabel(f"scaled: {scaled}; not the paper's experiment", fontsize=7.5, color="#555555")
+    if note:
+        figure.supxlabel(note, fontsize=7.5, color="#555555")
     return save(figure, stem, table(episode, spikes))
 
 

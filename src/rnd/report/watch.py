@@ -24,9 +24,8 @@ from rnd.report.strip import draw_strip, events_near
 from rnd.report.video import Mp4, Overlay
 
 
-def watch(path: Path, options: WatchOptions, console: Console, scaled: str | None = None) -> list[Path]:
-    """Play the agent at `path`, write .mp4, .png, .svg and .csv, and return their paths. `scaled` states the sizes of a
-    scaled experiment, for the picture."""
+def watch(path: Path, options: WatchOptions, console: Console, note: str = "") -> list[Path]:
+    """Play the agent at `path`, write .mp4, .png (with `note` under it), .svg and .csv, and return their paths."""
     positive(options, "episodes", "spikes", "fps")
     default = unpacked_name(path).with_suffix("") if path.is_file() else path / "watch" / "episode"
     stem = Path(options.out) if options.out else default
@@ -39,7 +38,7 @@ def watch(path: Path, options: WatchOptions, console: Console, scaled: str | Non
     title = f"{game_of(agent.config)}: {agent.config.bonus} bonus over an episode, return {best.score:g}"
     overlay = Overlay(title, best.bonus, spikes, rooms=agent.config.env.id.startswith("ALE/"))
     frames = write_video(agent, best, overlay, video, options, console)
-    return [video, *draw_strip(best, spikes, frames, stem, title, scaled)]
+    return [video, *draw_strip(best, spikes, frames, stem, title, note)]
 
 
 def best_episode(agent: Agent, options: WatchOptions, console: Console) -> PlayedEpisode:

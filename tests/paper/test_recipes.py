@@ -56,7 +56,7 @@ def arms(name):
 
 
 def test_all_figures_are_there():
-    assert set(RECIPES) == {"figure1", *(f"figure{n}" for n in range(3, 10)), "table1"}
+    assert set(RECIPES) == {"figure1", *(f"figure{n}" for n in range(3, 10)), "figure3-release", "table1"}
     assert all(name == recipe().name for name, recipe in RECIPES.items())
 
 
@@ -68,11 +68,13 @@ def test_figure1():
 def test_figure3_has_no_extrinsic_reward():
     recipe = RECIPES["figure3"]()
     assert (recipe.seeds, recipe.measures, recipe.x) == (5, ("return_mean", "return_best", "rooms"), "frames")
-    assert arms("figure3") == {
-        "episodic-0.99": expected(ext_coef=0.0, episodic_int=True),
-        "nonepisodic-0.99": expected(ext_coef=0.0),
-        "nonepisodic-0.999": expected(ext_coef=0.0, gamma_int=0.999),
-    }
+    for name, trained in (("figure3", False), ("figure3-release", True)):
+        blind = {"ext_coef": 0.0, "train_ext_value": trained}
+        assert arms(name) == {
+            "episodic-0.99": expected(**blind, episodic_int=True),
+            "nonepisodic-0.99": expected(**blind),
+            "nonepisodic-0.999": expected(**blind, gamma_int=0.999),
+        }
     # "The best return achieved by 4 out 5 runs": one episode, not a mean; "one of the runs exploring 21 rooms"
     assert {score.measure: score.value for score in recipe.scores[""]} == {"return_best": 6_700, "rooms": 21}
 

@@ -33,6 +33,7 @@ class NativeRunner:
             np.zeros(envs, np.uint8),
             np.zeros((envs, 128), np.uint8),
             np.zeros(envs, np.int32),
+            np.zeros((envs, 128), np.uint8),
         )
         self.batch.reset(self.arrays[0], self.arrays[4], self.arrays[5])
 

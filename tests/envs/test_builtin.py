@@ -11,7 +11,7 @@ from rnd.envs.builtin import make_array_env, register
 from rnd.envs.deep_sea import DeepSea
 from rnd.envs.local import ArrayVectorEnv
 from rnd.envs.noisy_tv import CHANNELS, MAX_STEPS, REMOTE, NoisyTV
-from rnd.envs.splitmix import SplitMix64, SplitMixArray
+from rnd.envs.splitmix import SplitMix64, next_of_each
 
 UP, DOWN, LEFT, RIGHT = range(4)
 
@@ -65,6 +65,22 @@ def test_noisy_tv_rooms_and_goal():
     result = env.step(np.array([to_goal[-1]]))
     assert result.done.item() and result.reward.item() == 1 and not result.info.truncated.item()
     assert result.info.episodes[0].rooms == {0, 2, 4}
+
+
+def test_noisy_tv_counts_the_room_that_is_entered_at_the_time_limit():
+    actions = [REMOTE] * (MAX_STEPS - 4) + [RIGHT] * 4  # the fourth step to the right stands in the door of room 2
+    env = ArrayVectorEnv(NoisyTV(1), 1)
+    env.reset()
+    walk(env, actions[:-1])
+    result = env.step(np.array(actions[-1:]))
+    assert result.info.truncated.item() and result.info.room.item() == 0
+    assert result.info.entered == [2, 0] and result.info.episodes[0].rooms == {0, 2}
+
+    register()
+    single = gymnasium.make("rnd/NoisyTV", disable_env_checker=True)
+    single.reset(seed=0)
+    rooms = [single.step(action)[4]["room"] for action in actions]
+    assert rooms[-2:] == [0, 2]
 
 
 def test_noisy_tv_channel_changes_only_in_front_of_it():
@@ -125,6 +141,5 @@ def test_gymnasium_checker(name):
 def test_splitmix_array_is_splitmix():
     states = np.array([1, 2**63 + 5, 2**64 - 1], np.uint64)
     one_by_one = [SplitMix64(int(state)) for state in states]
-    array = SplitMixArray(states)
     for _ in range(100):
-        assert array.next().tolist() == [generator.next() for generator in one_by_one]
+        assert next_of_each(states).tolist() == [generator.next() for generator in one_by_one]

@@ -32,6 +32,7 @@ class StandIn:
         self.envs = [AleEnv(game, game, int(seed), **options) for seed in seeds]
         layout = buffer_layout(self.envs[0].spec, len(seeds))
         self.out = {name: np.zeros(shape, dtype) for name, (shape, dtype) in layout.items()}
+        self.num_actions = len(self.envs[0].actions)
         self.under_way: dict[int, tuple] = {}
 
     def reset(self, frames, ram, lives):
@@ -45,13 +46,15 @@ class StandIn:
         self.under_way[first] = arrays
 
     def wait(self, first, spin):
-        actions, frames, rewards, terminated, truncated, ram, lives, _, count = self.under_way.pop(first)
+        actions, frames, rewards, terminated, truncated, ram, lives, final_ram, _, count = self.under_way.pop(first)
         for i in range(first, first + count):
             self.out["action"][i] = actions[i]
             self.envs[i].step(self.out, i)
             frames[i], ram[i], lives[i] = self.out["obs"][i], self.envs[i].ale.getRAM(), self.out["lives"][i]
             rewards[i], terminated[i] = self.out["reward"][i], self.out["terminated"][i]
             truncated[i] = self.out["truncated"][i]
+            if terminated[i] or truncated[i]:
+                final_ram[i, 57], final_ram[i, 3] = divmod(self.out["final_room"][i], 256)
 
     def save(self, i):
         return self.envs[i].save()
@@ -75,7 +78,8 @@ def assert_same_steps(one, other, steps: int, seed: int) -> None:
     actions = np.random.default_rng(seed).integers(0, one.spec.action.sizes[0], (steps, one.num_envs))
     for t in range(steps):
         a, b = one.step(actions[t]), other.step(actions[t])
-        assert a.info.episodes == b.info.episodes, t
+        assert a.info.episodes == b.info.episodes and a.info.entered == b.info.entered, t
+        assert (one.buffers["final_room"] == other.buffers["final_room"]).all(), t
         for x, y in zip(
             (a.obs, a.reward, a.done, a.info.truncated, a.info.room, a.info.lives),
             (b.obs, b.reward, b.done, b.info.truncated, b.info.room, b.info.lives),

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import itertools
+from contextlib import closing
 
 import numpy as np
+import pytest
 
+from rnd import envs
+from rnd.config import Config, EnvConfig
 from rnd.envs.ale_env import AleEnv
 from rnd.envs.local import LocalEnvs
+from rnd.envs.native_envs import why_not
+from rnd.presets import ATARI_GAMES
 
 OUT_OF_THE_FIRST_ROOM = (
     "1x1 3x3 4x1 1x1 0x16 4x1 0x1 11x1 1x2 2x9 5x1 3x1 11x7 5x5 0x3 5x5 3x10 4x6 12x5 2x15 12x2 3x1 5x13 12x13 2x12 "
@@ -47,6 +53,32 @@ def test_leaving_the_first_room_of_montezuma():
     for _ in range(10):
         step = env.step(np.array([0]))
     assert step.info.episodes[0].rooms == {0, 1}
+
+
+@pytest.mark.parametrize(("backend", "workers"), [("ale", 0), ("ale", 1), ("native", 0)])
+def test_a_room_entered_at_the_time_limit_counts(backend, workers):
+    """The last of the script's steps enters room 0, and ends the first episode: it is reset to room 1 at once."""
+    actions = script()
+    env_config = EnvConfig(
+        id=ATARI_GAMES["montezuma"],
+        num_envs=2,
+        workers=workers,
+        backend=backend,
+        sticky=0.0,
+        max_episode_frames=4 * len(actions),
+    )
+    problem = why_not(Config(env=env_config)) if backend == "native" else None
+    if problem:
+        pytest.skip(f"native core: {problem}")
+    with closing(envs.make(Config(env=env_config))) as env:
+        env.reset()
+        for _ in range(2):
+            for action in actions:
+                step = env.step(np.array([action, 0]))
+            assert step.info.truncated.tolist() == [True, True] and step.info.room.tolist() == [1, 1]
+            assert step.info.entered == [0, 1, 1]  # the second environment never left room 1
+            assert [episode.rooms for episode in step.info.episodes] == [{0, 1}, {1}]
+            assert env.buffers["final_room"].tolist() == [0, 1]
 
 
 def test_the_level_number_rises_behind_the_treasure_room():

@@ -4,6 +4,7 @@ import json
 from dataclasses import replace
 
 import numpy as np
+import pytest
 
 from rnd import envs
 from rnd.presets import small
@@ -43,3 +44,31 @@ def test_minigrid_tells_where_the_agent_stands():
     assert step.info.room.tolist() == [1 * 256 + 2, 1 * 256 + 1]
     assert step.info.entered == [1 * 256 + 2]
     env.close()
+
+
+LEFT, RIGHT, FORWARD = range(3)
+START = 1 * 256 + 1
+
+
+@pytest.mark.parametrize(
+    ("actions", "last_entered", "visited"),
+    [
+        ([FORWARD, FORWARD, RIGHT, FORWARD, FORWARD], [3 * 256 + 3, START], {START, 258, 259, 515, 3 * 256 + 3}),
+        ([LEFT] * 99 + [FORWARD], [2 * 256 + 1, START], {START, 2 * 256 + 1}),
+        ([LEFT] * 100, [START], {START}),
+    ],
+    ids=["goal", "time limit", "no move at the time limit"],
+)
+def test_the_cell_of_the_last_step_of_an_episode_counts(actions, last_entered, visited):
+    config = small("MiniGrid-Empty-5x5-v0")
+    env = envs.make(replace(config, env=replace(config.env, num_envs=1)))
+    env.reset()
+    stats = EpisodeStats(cells=True)
+    for action in actions:
+        step = env.step(np.array([action]))
+        stats.update(step.info.episodes, step.info.entered, 0)
+    env.close()
+    assert step.done.item() and step.info.room.item() == START
+    assert step.info.entered == last_entered
+    assert step.info.episodes[0].rooms == visited == stats.rooms.keys() | {START}
+    assert stats.most_rooms_in_an_episode == len(visited)

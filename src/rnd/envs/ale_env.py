@@ -46,7 +46,6 @@ class AleEnv(Env):
         self.executed = 0
         self.frames = 0
         self._last, self._last_but_one, self._seen = np.zeros((3, *RAW_SCREEN), np.uint8)
-        self._ram = np.zeros(128, np.uint8)
         self.spec = replace(atari_spec(rom, env_id, len(self.actions), frame_skip, "ale-py"), time_limits=time_limits)
 
     def reset(self, out: Arrays, i: int) -> None:
@@ -86,6 +85,7 @@ class AleEnv(Env):
                 self._last_but_one.fill(0)
             self._draw(out["final_obs"][i])
         if game_over or truncated:
+            self._write_room(out, i, "final_room")
             self.reset(out, i)
         else:
             self._write_observation(out, i)
@@ -108,9 +108,11 @@ class AleEnv(Env):
     def _write_observation(self, out: Arrays, i: int) -> None:
         self._draw(out["obs"][i])
         out["lives"][i] = self.ale.lives()
+        self._write_room(out, i, "room")
+
+    def _write_room(self, out: Arrays, i: int, name: str) -> None:
         if self.spec.has_rooms:
-            self.ale.getRAM(self._ram)
-            out["room"][i] = room_number(self.rom, self._ram)
+            out[name][i] = room_number(self.rom, self.ale.getRAM())
 
     def _draw(self, picture: np.ndarray) -> None:
         if native.available():  # the same bytes in a tenth of the time

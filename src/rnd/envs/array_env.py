@@ -31,7 +31,7 @@ class ArrayEnv(ABC):
     def step(self, out: Arrays, rows: slice) -> None:
         """Take `out["action"][rows]` and write all the other arrays; ended episodes are reset in the same step.
 
-        `out["final_obs"]`, where there is one, gets the last observations of the episodes that ended.
+        `out["final_obs"]` and `out["final_room"]`, where they exist, get the last ones of the episodes that ended.
         """
 
 
@@ -47,9 +47,7 @@ class SingleEnv(gymnasium.Env[np.ndarray, np.int64]):
         self.observation_space = gymnasium.spaces.Box(0, 1, spec.observation.shape, np.float32)
         self.action_space = gymnasium.spaces.Discrete(spec.action.sizes[0])
 
-    def reset(
-        self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[np.ndarray, dict[str, Any]]:
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[np.ndarray, dict[str, Any]]:
         super().reset(seed=seed)
         if seed is not None:
             self._start(seed)
@@ -60,8 +58,9 @@ class SingleEnv(gymnasium.Env[np.ndarray, np.int64]):
         self.out["action"][0] = action
         self.envs.step(self.out, slice(0, 1))
         terminated, truncated = bool(self.out["terminated"][0]), bool(self.out["truncated"][0])
-        obs = self.out["final_obs" if terminated or truncated else "obs"][0].copy()
-        return obs, float(self.out["reward"][0]), terminated, truncated, self._info()
+        final = "final_" if terminated or truncated else ""
+        obs = self.out[final + "obs"][0].copy()
+        return obs, float(self.out["reward"][0]), terminated, truncated, self._info(final)
 
     def _start(self, seed: int) -> None:
         self.envs = self.make_array_env(seed)
@@ -69,5 +68,5 @@ class SingleEnv(gymnasium.Env[np.ndarray, np.int64]):
         self.out = {name: np.zeros(shape, dtype) for name, (shape, dtype) in layout.items()}
         self.out.setdefault("final_obs", np.zeros_like(self.out["obs"]))
 
-    def _info(self) -> dict[str, Any]:
-        return {"room": int(self.out["room"][0])} if self.envs.spec.has_rooms else {}
+    def _info(self, final: str = "") -> dict[str, Any]:
+        return {"room": int(self.out[final + "room"][0])} if self.envs.spec.has_rooms else {}

@@ -45,21 +45,18 @@ class GymEnv(Env):
         """The actions since the start of the episode."""
 
     def reset(self, out: Arrays, i: int) -> None:
-        self.encode(self._start(), out["obs"][i])
-        self._write_cell(out, i)
+        self._write(self._start(), out, i)
 
     def step(self, out: Arrays, i: int) -> None:
         obs, reward, terminated, truncated, _ = self._act(out["action"][i])
         out["reward"][i] = reward
         out["terminated"][i] = terminated
         out["truncated"][i] = truncated and not terminated
-        if terminated or truncated:
-            self.encode(obs, out["final_obs"][i])
+        ended = "final_" if terminated or truncated else ""
+        self._write(obs, out, i, ended)
+        if ended:
             self.episode += 1
             self.reset(out, i)
-        else:
-            self.encode(obs, out["obs"][i])
-            self._write_cell(out, i)
 
     def save(self) -> bytes:
         header = {"seed": self.seed, "episode": self.episode, "steps": len(self._actions(self.log))}
@@ -83,10 +80,11 @@ class GymEnv(Env):
     def close(self) -> None:
         self.env.close()
 
-    def _write_cell(self, out: Arrays, i: int) -> None:
+    def _write(self, obs: Any, out: Arrays, i: int, prefix: str = "") -> None:
+        self.encode(obs, out[prefix + "obs"][i])
         if self.spec.has_cells:
             x, y = self.env.unwrapped.agent_pos
-            out["room"][i] = int(y) * 256 + int(x)
+            out[prefix + "room"][i] = int(y) * 256 + int(x)
 
     def _start(self) -> Any:
         self.log.clear()

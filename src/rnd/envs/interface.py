@@ -54,7 +54,7 @@ class StepInfo(NamedTuple):
     episodes: list[Episode]
     """Episodes that ended in this step."""
     entered: list[int]
-    """Rooms that an environment entered in this step."""
+    """Rooms that an environment entered in this step: before a reset, after it, or both."""
 
 
 class PolicyInput(NamedTuple):
@@ -87,7 +87,7 @@ class Buffers:
                 for name, (shape, dtype) in layout.items()
             }
         for name, array in arrays.items():
-            array.fill(-1 if name == "room" else 0)
+            array.fill(-1 if name in ("room", "final_room") else 0)
         self.arrays = arrays
         self.tensors = {name: torch.from_numpy(array) for name, array in arrays.items()}
 
@@ -147,7 +147,9 @@ class VectorEnv(ABC):
         self._returns[:] = 0
         self._lengths[:] = 0
         self._rooms = [set() for _ in range(self.num_envs)]
-        self._enter_rooms(slice(0, self.num_envs), np.ones(self.num_envs, bool))
+        self._room[:] = -1
+        for i in range(self.num_envs):
+            self._enter_room(i, "room")
         return self.buffers.tensors["obs"]
 
     def send(self, group: int, actions: Tensor | np.ndarray) -> None:
@@ -208,8 +210,9 @@ class VectorEnv(ABC):
         self._lengths[:] = state["lengths"]
         self._room[:] = state["room"]
         self._rooms = [set(rooms.tolist()) for rooms in _split(state, "rooms", "ragged")]
+        old = {"buffer.final_room": np.array(-1)}  # older states lack it; only the next step needs it, and writes it
         for name, array in self.buffers.arrays.items():
-            array[...] = state[f"buffer.{name}"]
+            array[...] = (old | state)[f"buffer.{name}"]
         saved = {name.removeprefix("env."): array for name, array in state.items() if name.startswith("env.")}
         if not self._state_layout().keys() <= saved.keys():
             backend = "ale" if "cells" in saved else next(iter(saved), "auto")
@@ -243,24 +246,25 @@ class VectorEnv(ABC):
         """Add the step to the episodes of `rows`; returns the episodes that ended and the rooms entered."""
         self._returns[rows] += self.buffers["reward"][rows]
         self._lengths[rows] += 1
-        episodes = []
-        for i in (np.flatnonzero(done) + rows.start).tolist():
-            episodes.append(Episode(i, float(self._returns[i]), int(self._lengths[i]), frozenset(self._rooms[i])))
-            self._returns[i] = 0.0
-            self._lengths[i] = 0
-            self._rooms[i] = set()
-        return episodes, self._enter_rooms(rows, done)
+        episodes: list[Episode] = []
+        entered: list[int] = []
+        moved = self.buffers["room"][rows] != self._room[rows]
+        for i in (np.flatnonzero(done | moved) + rows.start).tolist():
+            if done[i - rows.start]:
+                entered += self._enter_room(i, "final_room")
+                episodes.append(Episode(i, float(self._returns[i]), int(self._lengths[i]), frozenset(self._rooms[i])))
+                self._returns[i], self._lengths[i], self._room[i], self._rooms[i] = 0.0, 0, -1, set()
+            entered += self._enter_room(i, "room")
+        return episodes, entered
 
-    def _enter_rooms(self, rows: slice, started: np.ndarray) -> list[int]:
-        if not self.spec.has_rooms:
+    def _enter_room(self, i: int, name: str) -> list[int]:
+        """Environment `i` is in the room of this buffer: returns it where it was in another one before."""
+        room = int(self.buffers[name][i])
+        if room in (-1, self._room[i]):
             return []
-        room = self.buffers["room"][rows]
-        entered = []
-        for i in np.flatnonzero((room != self._room[rows]) | started).tolist():
-            self._rooms[rows.start + i].add(int(room[i]))
-            entered.append(int(room[i]))
-        self._room[rows] = room
-        return entered
+        self._room[i] = room
+        self._rooms[i].add(room)
+        return [room]
 
 
 def _split(state: Arrays, name: str, kind: Rows) -> list[Any]:

@@ -11,7 +11,7 @@ import numpy as np
 
 from rnd.config import Config
 from rnd.envs import native
-from rnd.envs.ale_env import ale_interface, atari_spec, minimal_actions, room_number
+from rnd.envs.ale_env import atari_spec, room_number
 from rnd.envs.factories import rom_of
 from rnd.envs.interface import Buffers, Rows, VectorEnv
 from rnd.envs.process_io import pack_bytes, unpack_bytes
@@ -49,10 +49,9 @@ class NativeEnvs(VectorEnv):
             max_episode_frames=env.max_episode_frames,
         )
         backend = f"native core, {threads} thread{'s' if threads > 1 else ''}"
-        actions = len(minimal_actions(ale_interface(self.rom)))
-        spec = atari_spec(self.rom, env.id, actions, env.frame_skip, backend)
+        spec = atari_spec(self.rom, env.id, self.batch.num_actions, env.frame_skip, backend)
         super().__init__(spec, env.num_envs, Buffers(spec, env.num_envs), groups)
-        self.ram = np.zeros((env.num_envs, 128), np.uint8)
+        self.ram, self.final_ram = np.zeros((2, env.num_envs, 128), np.uint8)
         self.spin = spin
 
     def _reset(self) -> None:
@@ -62,7 +61,7 @@ class NativeEnvs(VectorEnv):
     def _send(self, group: slice) -> None:
         out = self.buffers
         arrays = (out["action"], out["obs"], out["reward"], out["terminated"], out["truncated"], self.ram, out["lives"])
-        self.batch.step_async(*arrays, group.start, group.stop - group.start)
+        self.batch.step_async(*arrays, self.final_ram, group.start, group.stop - group.start)
 
     def _recv(self, group: slice) -> None:
         self.batch.wait(group.start, self.spin)
@@ -70,7 +69,10 @@ class NativeEnvs(VectorEnv):
 
     def _write_rooms(self, rows: slice) -> None:
         if self.spec.has_rooms:
-            self.buffers["room"][rows] = room_number(self.rom, self.ram[rows])
+            out = self.buffers
+            out["room"][rows] = room_number(self.rom, self.ram[rows])
+            ended = rows.start + np.flatnonzero(out["terminated"][rows] | out["truncated"][rows])
+            out["final_room"][ended] = room_number(self.rom, self.final_ram[ended])
 
     def _save(self) -> Arrays:
         saved = pack_bytes([self.batch.save(i) for i in range(self.num_envs)])

@@ -17,7 +17,7 @@ import numpy as np
 
 from rnd.envs.array_env import ArrayEnv
 from rnd.envs.spec import ActionSpec, Arrays, EnvSpec, ObservationSpec
-from rnd.envs.splitmix import SplitMixArray, environment_seed
+from rnd.envs.splitmix import environment_seed, next_of_each
 
 MAP = """
 #############
@@ -76,15 +76,14 @@ class NoisyTV(ArrayEnv):
     def reset(self, out: Arrays) -> None:
         num_envs = len(self.state["age"])
         self._start_episodes(np.arange(num_envs))
-        self._write_observation(out["obs"], slice(0, num_envs))
-        out["room"][:] = self.rooms[tuple(self.state["place"].T)]
+        self._write(out, slice(0, num_envs))
 
     def step(self, out: Arrays, rows: slice) -> None:
         action, place = out["action"][rows], self.state["place"][rows]
         target = place + MOVES[action]
         free = ~self.wall[target[:, 0], target[:, 1]]
         place[free] = target[free]
-        draws = SplitMixArray(self.state["random"][rows]).next()  # one per step, used or not: simple and cheap
+        draws = next_of_each(self.state["random"][rows])  # one per step, used or not: simple and cheap
         switched = (action == REMOTE) & self.tv[place[:, 0], place[:, 1]]
         self.state["channel"][rows][switched] = (draws[switched] % np.uint64(CHANNELS)).astype(np.int64)
         self.state["age"][rows] += 1
@@ -94,19 +93,18 @@ class NoisyTV(ArrayEnv):
         out["reward"][rows] = found
         out["terminated"][rows] = found
         out["truncated"][rows] = late
-        if "final_obs" in out:
-            self._write_observation(out["final_obs"][rows], rows)
+        self._write(out, rows, "final_")
         self._start_episodes(rows.start + np.flatnonzero(found | late))
-        self._write_observation(out["obs"][rows], rows)
-        out["room"][rows] = self.rooms[place[:, 0], place[:, 1]]
+        self._write(out, rows)
 
     def _start_episodes(self, which: np.ndarray) -> None:
         self.state["place"][which] = self.start
         self.state["channel"][which] = 0
         self.state["age"][which] = 0
 
-    def _write_observation(self, obs: np.ndarray, rows: slice) -> None:
-        place, cells = self.state["place"][rows], self.wall.size
+    def _write(self, out: Arrays, rows: slice, prefix: str = "") -> None:
+        obs, place, cells = out[prefix + "obs"][rows], self.state["place"][rows], self.wall.size
+        out[prefix + "room"][rows] = self.rooms[place[:, 0], place[:, 1]]
         obs[...] = 0
         obs[np.arange(len(obs)), place[:, 0] * self.wall.shape[1] + place[:, 1]] = 1
         watching = self.tv[place[:, 0], place[:, 1]]

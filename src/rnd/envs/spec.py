@@ -79,6 +79,7 @@ def buffer_layout(spec: EnvSpec, num_envs: int) -> Layout:
         "terminated": ((n,), np.bool_),
         "truncated": ((n,), np.bool_),
         "room": ((n,), np.int32),
+        "final_room": ((n,), np.int32),  # where an episode ended: its last room, before the reset
         "lives": ((n,), np.int32),
     }
     if spec.time_limits:

@@ -39,17 +39,10 @@ def environment_seed(seed: int, env: int) -> int:
     return mix((mix(seed & _MASK) + env * 0x9E3779B97F4A7C15) & _MASK)
 
 
-class SplitMixArray:
-    """One generator per row, all drawn at once; each draws the numbers of a `SplitMix64`."""
-
-    def __init__(self, states: np.ndarray):
-        self.states = states
-        """uint64, advanced in place."""
-
-    def next(self) -> np.ndarray:
-        self.states += np.uint64(0x9E3779B97F4A7C15)
-        z = self.states
-        z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-        z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-        out: np.ndarray = z ^ (z >> np.uint64(31))
-        return out
+def next_of_each(states: np.ndarray) -> np.ndarray:
+    """The next number of many `SplitMix64`. Their states, uint64, are advanced in place."""
+    states += np.uint64(0x9E3779B97F4A7C15)
+    z = (states ^ (states >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    out: np.ndarray = z ^ (z >> np.uint64(31))
+    return out

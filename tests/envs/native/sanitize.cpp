@@ -22,10 +22,12 @@ u64 noise(u64& state) {
 }
 
 struct Arrays {
-    explicit Arrays(int n) : actions(n), frames(std::size_t{kFrameBytes} * n), terminated(n), truncated(n), ram(128 * n), rewards(n), lives(n) {}
-    StepArrays view() { return {actions.data(), frames.data(), rewards.data(), terminated.data(), truncated.data(), ram.data(), lives.data()}; }
+    explicit Arrays(int n) : actions(n), frames(std::size_t{kFrameBytes} * n), terminated(n), truncated(n), ram(128 * n), final_ram(128 * n), rewards(n), lives(n) {}
+    StepArrays view() {
+        return {actions.data(), frames.data(), rewards.data(), terminated.data(), truncated.data(), ram.data(), lives.data(), final_ram.data()};
+    }
     std::vector<i64> actions;
-    std::vector<u8> frames, terminated, truncated, ram;
+    std::vector<u8> frames, terminated, truncated, ram, final_ram;
     std::vector<float> rewards;
     std::vector<i32> lives;
 };

@@ -71,6 +71,7 @@ class Reference:
             over = self.ale.game_over()
             limit = self.frames >= self.limit
             if over or limit:
+                self.final_ram = self.ale.getRAM()
                 return self.reset(), reward, over, limit and not over
         return self.observe(*screens[-2:]), reward, False, False
 
@@ -82,18 +83,21 @@ def test_step_is_frame_skip_stickiness_maximum_and_area_resize(game: str) -> Non
     batch = native.AtariBatch(read_rom(game), game, np.array([5, 6], np.uint64), threads=1, max_episode_frames=limit)
     references = [Reference(game, seed, 0.25, limit) for seed in (5, 6)]
     frames = np.zeros((n, 84, 84), np.uint8)
-    ram, lives = np.zeros((n, 128), np.uint8), np.zeros(n, np.int32)
+    ram, final_ram, lives = np.zeros((n, 128), np.uint8), np.zeros((n, 128), np.uint8), np.zeros(n, np.int32)
     rewards, terminated, truncated = np.zeros(n, np.float32), np.zeros(n, bool), np.zeros(n, bool)
     batch.reset(frames, ram, lives)
     for i, reference in enumerate(references):
         assert np.array_equal(frames[i], reference.reset())
-    rng = np.random.default_rng(0)
+    rng, ended = np.random.default_rng(0), 0
     for _ in range(600):
         actions = rng.integers(batch.num_actions, size=n)
-        batch.step(actions, frames, rewards, terminated, truncated, ram, lives)
+        batch.step(actions, frames, rewards, terminated, truncated, ram, lives, final_ram)
         for i, reference in enumerate(references):
             frame, reward, over, limited = reference.step(int(actions[i]))
             assert (rewards[i], terminated[i], truncated[i]) == (reward, over, limited)
             assert np.array_equal(ram[i], reference.ale.getRAM())
             assert lives[i] == reference.ale.lives()
             assert np.array_equal(frames[i], frame)
+            ended += over or limited
+            assert not (over or limited) or np.array_equal(final_ram[i], reference.final_ram)
+    assert ended >= 2 * n

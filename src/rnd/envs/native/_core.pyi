@@ -45,6 +45,7 @@ class AtariBatch:
         truncated: _Flags,
         ram: _Bytes,
         lives: _Ints,
+        final_ram: _Bytes,
         first: int = 0,
         count: int | None = None,
     ) -> None: ...
@@ -57,6 +58,7 @@ class AtariBatch:
         truncated: _Flags,
         ram: _Bytes,
         lives: _Ints,
+        final_ram: _Bytes,
         first: int = 0,
         count: int | None = None,
     ) -> None: ...

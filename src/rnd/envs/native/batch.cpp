@@ -127,6 +127,7 @@ void Batch::step_one(int i, i64 action, const StepArrays& arrays) {
     arrays.rewards[i] = reward;
     arrays.terminated[i] = over;
     arrays.truncated[i] = limit && !over;
+    if (over || limit) std::memcpy(arrays.final_ram + std::size_t{128} * i, env.machine.riot.ram, 128);
     u8* frame = arrays.frames + std::size_t{kFrameBytes} * i;
     if ((over || limit) && options_.autoreset) {
         reset_one(env, frame);

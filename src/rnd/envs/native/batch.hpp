@@ -34,6 +34,7 @@ struct StepArrays {
     u8* truncated = nullptr;
     u8* ram = nullptr;  // N x 128
     i32* lives = nullptr;
+    u8* final_ram = nullptr;  // N x 128: written where the episode ends, before the reset
 };
 
 class Batch {

@@ -82,7 +82,7 @@ public:
 
     template <bool kAsync>
     void step(const Any& actions, const Frames& frames, const Vector<float>& rewards, const Any& terminated, const Any& truncated,
-              const RamRows& ram, const Vector<i32>& lives, int first, std::optional<int> count) {
+              const RamRows& ram, const Vector<i32>& lives, const RamRows& final_ram, int first, std::optional<int> count) {
         StepArrays arrays;
         arrays.frames = rows(frames, "frames");
         arrays.rewards = rows(rewards, "rewards");
@@ -90,6 +90,7 @@ public:
         arrays.truncated = flags(truncated, "truncated");
         arrays.ram = rows(ram, "ram");
         arrays.lives = rows(lives, "lives");
+        arrays.final_ram = rows(final_ram, "final_ram");
         const int n = count.value_or(batch_.size() - first);
         const std::vector<i64> chosen = group_actions(actions, first, n);
         arrays.actions = chosen.data();
@@ -139,9 +140,9 @@ NB_MODULE(_core, module) {
         .def_prop_ro("simd", [](PyBatch& self) { return self.batch().simd(); })
         .def("reset", &PyBatch::reset, "frames"_a, "ram"_a, "lives"_a, "first"_a = 0, nb::arg(no_count) = nb::none())
         .def("step", &PyBatch::step<false>, "actions"_a, "frames"_a, "rewards"_a, "terminated"_a, "truncated"_a, "ram"_a, "lives"_a,
-             "first"_a = 0, nb::arg(no_count) = nb::none())
+             "final_ram"_a, "first"_a = 0, nb::arg(no_count) = nb::none())
         .def("step_async", &PyBatch::step<true>, "actions"_a, "frames"_a, "rewards"_a, "terminated"_a, "truncated"_a, "ram"_a, "lives"_a,
-             "first"_a = 0, nb::arg(no_count) = nb::none())
+             "final_ram"_a, "first"_a = 0, nb::arg(no_count) = nb::none())
         .def("wait", [](PyBatch& self, int first, bool spin) { self.batch().wait(first, spin); }, "first"_a = -1, "spin"_a = false,
              nb::call_guard<nb::gil_scoped_release>())
         .def("screen", [](PyBatch& self, int i) { return copied(self.batch().screen(i), {kScreenHeight, kScreenWidth}); }, "i"_a)

@@ -1,0 +1,43 @@
+"""What the docs name exists: files, tests, links. Lines are short enough to read."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PAGES = [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("results/*/README.md")]
+CODE = [path for folder in ("src", "tests", "benchmarks") for path in (ROOT / folder).rglob("*.py")]
+TESTS = {name for path in CODE for name in re.findall(r"def (test_\w+)", path.read_text())}
+OTHERS = {"ppo_rnd_envpool.py"}
+"""Files of other projects."""
+
+pages = pytest.mark.parametrize("page", PAGES, ids=[str(page.relative_to(ROOT)) for page in PAGES])
+
+
+@pages
+def test_files_that_are_named_exist(page):
+    if page.name in ("CHANGELOG.md", "log.md"):  # they also name what is gone
+        return
+    known = {path.name for path in CODE} | OTHERS
+    named = {Path(name).name for name in re.findall(r"[\w/]+\.py\b", page.read_text())}
+    assert not {name for name in named - known if "NAME" not in name}
+
+
+@pages
+def test_tests_that_are_named_exist(page):
+    named = set(re.findall(r"::(test_\w+)", page.read_text()))
+    assert not named - TESTS
+
+
+@pages
+def test_links_lead_somewhere(page):
+    links = re.findall(r"\]\(([^)#]+)[^)]*\)", page.read_text())
+    assert not [link for link in links if "://" not in link and not (page.parent / link).exists()]
+
+
+@pages
+def test_lines_are_at_most_120_characters(page):
+    assert not [line for line in page.read_text().splitlines() if len(line) > 120 and "](http" not in line]

@@ -91,7 +91,9 @@ class Phase:
         speed = f"  {self.warming_up}" if self.warming_up else f"{rate}  {duration(left)} left"
         note = f"{count(done)} / {count(self.total)} {self.unit}{speed}"
         self._bar.update(self._task, completed=done, note=note)
-        found = [*shown(row)[:5], *(trend.texts() if trend else []), *shown(row)[5:]] if row else []
+        values = shown(row) if row else []
+        first = [*values[:5], *(trend.texts() if trend else [])]
+        found = [*first, *values[5:]]
         self._details = Table.grid(padding=(0, 2)) if row else None
         for i in range(0, len(found), 4):
             self._details.add_row(*(f"[dim]{title}[/dim] {text}" for title, text in found[i : i + 4]))
@@ -99,7 +101,7 @@ class Phase:
             self._live.update(self._view())
         elif time.monotonic() - self._printed >= LINE_EVERY:
             self._printed = time.monotonic()
-            measures = "".join(f"  {title} {text}" for title, text in found[:8])
+            measures = "".join(f"  {title} {text}" for title, text in first)
             self.console.print(f"{self.title}: {note}{measures}", highlight=False, soft_wrap=True)
 
     def _view(self) -> Group:
@@ -160,4 +162,4 @@ class Trend:
         tenth = bisect.bisect_left(self.frames, 0.9 * now)
         rose = [(title, self.highest[name][1]) for name, title in self.RISING if name in self.highest]
         change = f"{self.means[-1] - self.means[tenth]:+,.2f} in {count(now - self.frames[tenth])} frames"
-        return [*((title, f"{count(now - frames)} frames ago") for title, frames in rose), ("return", change)]
+        return [*((title, f"{count(now - frames)} frames ago") for title, frames in rose), ("return change", change)]

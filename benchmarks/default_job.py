@@ -61,9 +61,9 @@ def main() -> int:
     parser.add_argument("--json", type=Path)
     parser.add_argument("--picture", type=Path)
     options = parser.parse_args()
-    cells = [(bonus, seed) for bonus in ("rnd", "none") for seed in options.seeds]
+    runs = [(bonus, seed) for bonus in ("rnd", "none") for seed in options.seeds]
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(options.jobs) as pool:
-        results = list(pool.map(lambda cell: train(*cell, Path(folder)), cells))
+        results = list(pool.map(lambda run: train(*run, Path(folder)), runs))
         if options.picture:
             draw(Path(folder), options.picture)
     for r in results:

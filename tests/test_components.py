@@ -32,6 +32,8 @@ from rnd.policy.base import ActorCritic, vector_torso
 class Constant(Bonus):
     @dataclass(frozen=True)
     class Options(BonusOptions):
+        loud: bool = False
+        \"\"\"A switch: no value follows it.\"\"\"
         value: float = 1.0
         \"\"\"The bonus of every transition.\"\"\"
     random_start = False
@@ -93,11 +95,15 @@ def test_a_users_bonus_policy_and_writer_on_the_command_line(plugin):
         "--writer-options.lines.name",
         "mine.txt",
     ]
-    done = rnd(plugin, "train", "CartPole-v1", *SMALL, *components, "--writers", "plugin_of_a_user:Lines", *options)
+    # a switch of the user's own, right before the name of the game
+    flags = ["--bonus-options.loud", "CartPole-v1", *SMALL, *components, "--writers", "plugin_of_a_user:Lines"]
+    done = rnd(plugin, "train", *flags, *options)
     assert done.returncode == 0, done.stderr
     data = json.loads((plugin / "runs/run/config.json").read_text())
-    assert data["bonus_options"]["value"] == 0.25 and data["policy_options"] == {"units": 6}
+    assert (data["bonus_options"]["loud"], data["bonus_options"]["value"]) == (True, 0.25)
+    assert data["policy_options"] == {"units": 6}
     assert data["writer_options"] == {"lines": {"name": "mine.txt"}}
+    assert "tensorboard" not in done.stdout
     again = rnd(plugin, "resume", "runs/run", "--frames", "128")
     assert again.returncode == 0, again.stderr
     assert (plugin / "runs/run/mine.txt").read_text().split("\n") == [f"{32 * k} 0.25" for k in range(1, 5)] + [""]

@@ -124,7 +124,7 @@ def parse(cls: type[T], arguments: list[str], *, prog: str, description: str, de
         raise UserError(one_line(errors.getvalue())) from None
 
 
-def positional(cls: type[Any], arguments: list[str], missing: str | None = None) -> str:
+def positional(cls: Any, arguments: list[str], missing: str | None = None) -> str:
     """Remove and return the one argument that is no flag. Without one: an error with the text `missing`, or "" where
     there is no such text or `--help` is given."""
     found = positionals(cls, arguments)
@@ -135,7 +135,7 @@ def positional(cls: type[Any], arguments: list[str], missing: str | None = None)
     return found[0] if found else ""
 
 
-def positionals(cls: type[Any], arguments: list[str]) -> list[str]:
+def positionals(cls: Any, arguments: list[str]) -> list[str]:
     """Remove and return the arguments that are neither a flag of `cls` nor the value of one, at any position."""
     switches, found, rest = {"-h", "--help", *flags(cls, switches=True)}, [], []
     waiting = iter(arguments)

@@ -18,17 +18,17 @@ from rnd.errors import UserError, nearest
 DEVICES = ("auto", "cpu", "cuda")
 
 
-def place(default: Any) -> Any:
+def place_field(default: Any) -> Any:
     """A field that says where and how fast a run is computed. Two runs that differ in it are one experiment."""
     return field(default=default, metadata={"role": "place"})
 
 
-def recording(default: Any) -> Any:
+def recording_field(default: Any) -> Any:
     """A field that says what is written and where."""
     return field(default=default, metadata={"role": "recording"})
 
 
-def state(default: Any, name: str) -> Any:
+def state_field(default: Any, name: str) -> Any:
     """A field of the experiment that a saved state depends on: a checkpoint fits a run with the same value only."""
     return field(default=default, metadata={"state": name})
 
@@ -37,24 +37,24 @@ def state(default: Any, name: str) -> Any:
 class EnvConfig:
     """The environments."""
 
-    id: str = state("ALE/MontezumaRevenge-v5", "game")
+    id: str = state_field("ALE/MontezumaRevenge-v5", "game")
     """Atari game, Gymnasium id, or Python factory `module:function`."""
-    num_envs: int = state(128, "number of environments")
+    num_envs: int = state_field(128, "number of environments")
     """Environments stepped together (N); with several ranks, those of each."""
-    workers: int | None = place(None)
+    workers: int | None = place_field(None)
     """Worker processes or emulator threads; default: all cores for Atari (one less for the native core beside
     a GPU), none (in this process) otherwise."""
-    backend: Literal["auto", "native", "ale"] = place("auto")
+    backend: Literal["auto", "native", "ale"] = place_field("auto")
     """Atari emulator: the native core where it is proven exact, or ale-py in worker processes."""
-    frame_skip: int = state(4, "frame skip")
+    frame_skip: int = state_field(4, "frame skip")
     """Raw frames per agent step (Atari; 1 elsewhere)."""
     sticky: float = 0.25
     """Probability that a raw frame repeats the last executed action (Atari)."""
     max_episode_frames: int = 18_000
     """Raw frames after which an Atari episode ends."""
-    timeout: float = place(60.0)
+    timeout: float = place_field(60.0)
     """Seconds after which an environment worker that does not answer is reported as hanging."""
-    first: int = place(0)
+    first: int = place_field(0)
     """Number of the first environment, from which its seed follows; under torchrun rank x N."""
 
 
@@ -76,9 +76,9 @@ class Options:
 class BonusOptions(Options):
     """The intrinsic reward: what all bonuses have. A bonus adds its own options by a subclass."""
 
-    features: int = state(512, "bonus features")
+    features: int = state_field(512, "bonus features")
     """Outputs of the target and the predictor (k)."""
-    hidden: int = state(256, "bonus width")
+    hidden: int = state_field(256, "bonus width")
     """Width of the hidden layers for vector observations."""
     keep: float | None = None
     """Share of the samples that train the predictor; default 32/N, so that its batch stays that of 32 environments."""
@@ -106,11 +106,11 @@ class WriterOptions(Options):
 class CheckpointConfig:
     """When checkpoints are written, and how many are kept."""
 
-    every_minutes: float = recording(10.0)
+    every_minutes: float = recording_field(10.0)
     """Minutes between checkpoints; 0: not by time."""
-    every_iterations: int = recording(0)
+    every_iterations: int = recording_field(0)
     """Iterations between checkpoints; 0: by time only."""
-    keep_last: int = recording(2)
+    keep_last: int = recording_field(2)
     """Newest checkpoints that are kept, beside the best one."""
 
 
@@ -124,14 +124,14 @@ class Config:
     writer_options: WriterOptions = WriterOptions()
     checkpoint: CheckpointConfig = CheckpointConfig()
 
-    bonus: str = state("rnd", "bonus")
+    bonus: str = state_field("rnd", "bonus")
     """Intrinsic reward: rnd, dynamics, autoencoder, count, zero, none, or your own `module:Class`."""
-    policy: str = state("cnn", "policy")
+    policy: str = state_field("cnn", "policy")
     """Policy network: cnn, gru, mlp, or your own `module:Class`."""
 
     frames: int = 1_966_080_000
     """Environment frames of the whole run: 30,000 rollouts of 128 x 128 steps x 4 frames."""
-    rollout_steps: int = state(128, "rollout")
+    rollout_steps: int = state_field(128, "rollout")
     """Steps per rollout in every environment (T)."""
     epochs: int = 4
     """Passes over a rollout."""
@@ -172,22 +172,22 @@ class Config:
 
     seed: int = field(default=1, metadata={"role": "seed"})
     """Seed of everything: networks, actions, masks, environments."""
-    device: str = place("auto")
+    device: str = place_field("auto")
     """auto, cpu, cuda or cuda:N."""
-    precision: Literal["tf32", "float32", "bf16"] = place("tf32")
+    precision: Literal["tf32", "float32", "bf16"] = place_field("tf32")
     """Matrix arithmetic on CUDA; the CPU always computes in float32."""
-    fast: bool = place(True)
+    fast: bool = place_field(True)
     """Compiled kernels and CUDA graphs on a GPU; --no-fast runs the same functions without them."""
-    threads: int | None = place(None)
+    threads: int | None = place_field(None)
     """CPU threads for the networks; default: PyTorch's choice."""
-    ranks: int = place(1)
+    ranks: int = place_field(1)
     """Processes of this run, each with environments of its own; torchrun sets it."""
 
-    out: str = recording("runs")
+    out: str = recording_field("runs")
     """Folder that holds run folders."""
-    name: str | None = recording(None)
+    name: str | None = recording_field(None)
     """Name of the run folder; default: environment, bonus, policy and seed."""
-    writers: str = recording("tensorboard")
+    writers: str = recording_field("tensorboard")
     """Metric writers beside metrics.csv, separated by commas: tensorboard, wandb, none, or your own `module:Class`."""
 
     # --- derived sizes -------------------------------------------------------------------------

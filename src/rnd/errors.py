@@ -34,7 +34,8 @@ def install(extra: str) -> str:
 
     ours = "rnd-exploration"  # found by its entry point: an editable installation does not list the package's files
     found = [point.dist.name for point in metadata.entry_points(value="rnd.cli:main") if point.dist]
-    return f'pip install "{max(found, key=ours.__eq__, default=ours)}[{extra}]"'
+    name = found[0] if found and ours not in found else ours
+    return f'pip install "{name}[{extra}]"'
 
 
 def nearest(word: str, choices: Iterable[str], count: int = 3) -> str:

@@ -142,8 +142,8 @@ def restore(
     banner(trainer, folder, console)
     say(console, f"resumed at iteration {trainer.iteration:,}, {trainer.frames:,} frames")
     if not exact:
-        before = place(Config.from_dict(about["config"]), about["device"])
-        now = place(trainer.config, trainer.device.type)
+        before = device_text(Config.from_dict(about["config"]), about["device"])
+        now = device_text(trainer.config, trainer.device.type)
         say(console, f"the run moves from {before} to {now}: its random draws differ from now on")
     if trainer.ranks.is_rank0:
         rewind(folder, about["sizes"])
@@ -152,7 +152,7 @@ def restore(
         folder.write_json("run.json", described | {"resumed": [*described.get("resumed", []), stamp]})
 
 
-def place(config: Config, device: str) -> str:
+def device_text(config: Config, device: str) -> str:
     """Device and number of ranks of a run, as text."""
     return device if config.ranks == 1 else f"{device} on {config.ranks} ranks"
 
@@ -284,7 +284,7 @@ def banner(trainer: Trainer, folder: RunFolder, console: Console) -> None:
     say(
         console,
         f"{config.env.id}: {config.all_envs:,} environments ({spec.backend}), bonus {config.bonus}, "
-        f"policy {config.policy}, {parameters:,} trained parameters, {place(config, str(trainer.device))}",
+        f"policy {config.policy}, {parameters:,} trained parameters, {device_text(config, str(trainer.device))}",
     )
     say(console, f"run folder: {folder.path}")
 
@@ -293,6 +293,7 @@ def summary(folder: RunFolder, last: Row, console: Console, word: str) -> None:
     """The result, and the paths of what was written."""
     say(console, f"{word}: " + ", ".join(f"{title} {text}" for title, text in shown(last)[:4]))
     say(console, f"  metrics      {folder.path / 'metrics.csv'}")
-    say(console, f"  tensorboard  tensorboard --logdir {folder.path / 'tensorboard'}")
+    if (folder.path / "tensorboard").is_dir():  # not with --writers none
+        say(console, f"  tensorboard  tensorboard --logdir {folder.path / 'tensorboard'}")
     say(console, f"  config       {folder.path / 'config.json'}")
     say(console, f"  report       {folder.path / 'report.html'}, after: rnd report {folder.path}")

@@ -33,10 +33,10 @@ def prototypes() -> mnist.Digits:
 @pytest.mark.skipif(not MNIST.is_dir(), reason="MNIST is not here; RND_MNIST=DIR names its folder")
 def test_the_error_falls_with_the_examples_on_mnist(tmp_path):
     points = figure2.run(replace(SHORT, data=str(MNIST), out=str(tmp_path)), Console(quiet=True))
-    for counts, mean, _ in figure2.curves(points).values():
-        assert list(counts) == [1, 30, 900]
-        assert figure2.spearman(np.log(counts), mean) == pytest.approx(-1.0)
-        assert mean[-1] <= mean[0] * 0.75
+    for curve in figure2.curves(points).values():
+        assert list(curve.x) == [1, 30, 900]
+        assert figure2.spearman(np.log(curve.x), curve.mean) == pytest.approx(-1.0)
+        assert curve.mean[-1] <= curve.mean[0] * 0.75
     with (tmp_path / "figure2.csv").open() as file:
         table = list(csv.DictReader(file))
     assert len(table) == len(points) == 2 * 2 * 3
@@ -77,11 +77,11 @@ def test_an_epoch_shows_every_picture_once():
 
 def test_curves_and_rank_correlation_by_hand():
     points = [Point(1, n, seed, n * 1.0 + seed) for n in (1, 2, 4) for seed in (0, 2)]
-    counts, mean, error = figure2.curves(points)[1]
-    assert counts.tolist() == [1, 2, 4]
-    assert mean.tolist() == [2.0, 3.0, 5.0]
-    assert error.tolist() == pytest.approx([1.0, 1.0, 1.0])
-    assert figure2.spearman(counts, mean) == pytest.approx(1.0)
+    curve = figure2.curves(points)[1]
+    assert curve.x.tolist() == [1, 2, 4]
+    assert curve.mean.tolist() == [2.0, 3.0, 5.0]
+    assert (curve.high - curve.mean).tolist() == pytest.approx([1.0, 1.0, 1.0])
+    assert figure2.spearman(curve.x, curve.mean) == pytest.approx(1.0)
     assert figure2.spearman(np.array([1, 2, 3, 4]), np.array([4.0, 3.0, 1.0, 2.0])) == pytest.approx(-0.8)
 
 

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rnd.report.aggregate import align, interquartile, mean_and_error, thin, trimmed_mean
+from rnd.report.aggregate import align, curves_over_seeds, interquartile, mean_and_error, thin, trimmed_mean
 
 NAN = float("nan")
 
@@ -33,6 +33,14 @@ def test_missing_values_leave_the_other_runs():
     np.testing.assert_allclose(curve.mean, [1, 5, 3])
     error = np.std([2, 4, 9], ddof=1) / np.sqrt(3)
     np.testing.assert_allclose(curve.high - curve.mean, [0, error, 0])  # one run has no error
+
+
+def test_the_error_of_a_curve_counts_only_the_seeds_that_have_a_value():
+    rows = [("a", x, value) for x, values in {0: [1.0, NAN, 3.0], 10: [2.0, 4.0, 9.0]}.items() for value in values]
+    curve = curves_over_seeds(rows)["a"]
+    np.testing.assert_array_equal(curve.runs, [2, 3])
+    np.testing.assert_allclose(curve.mean, [2, 5])
+    np.testing.assert_allclose(curve.high - curve.mean, [1, np.std([2, 4, 9], ddof=1) / np.sqrt(3)])
 
 
 def test_no_runs_give_an_empty_curve():

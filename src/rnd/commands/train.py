@@ -17,11 +17,11 @@ DESCRIPTION = (
 
 
 def main(arguments: list[str]) -> None:
-    game = positional(Config, arguments) or DEFAULT_JOB
-    start = preset(game)
     # The components decide which options exist, and so which flags.
-    chosen: dict[str, Any] = {name: value_of(name, arguments) for name in ("bonus", "policy", "writers")}
-    start = resolve(replace(start, **{name: value for name, value in chosen.items() if value is not None}))
+    named = {name: value_of(name, arguments) for name in ("bonus", "policy", "writers")}
+    chosen: dict[str, Any] = {name: value for name, value in named.items() if value is not None}
+    game = positional(resolve(Config(**chosen)), arguments) or DEFAULT_JOB
+    start = resolve(replace(preset(game), **chosen))
     config = parse(Config, arguments, prog=f"rnd train {game}", description=DESCRIPTION, default=start)
     config.validate()
 

@@ -24,7 +24,7 @@ from rnd.console import say
 from rnd.errors import UserError
 from rnd.paper.mnist import Digits, load
 from rnd.record.tables import csv_text
-from rnd.report.aggregate import curves_over_seeds
+from rnd.report.aggregate import Curve, curves_over_seeds
 from rnd.report.figure import new_figure, save
 
 FAMILIAR = 0
@@ -154,8 +154,8 @@ def batches(pictures: int, options: Options, generator: Generator) -> list[Tenso
     return list(order[: options.steps * options.batch].split(options.batch))
 
 
-def curves(points: list[Point]) -> dict[int, tuple[np.ndarray, np.ndarray, np.ndarray]]:
-    """Class to (n, mean over seeds, standard error)."""
+def curves(points: list[Point]) -> dict[int, Curve]:
+    """Per class the error against n: mean over seeds and standard error."""
     return curves_over_seeds((p.target_class, p.examples, p.mse) for p in sorted(points))
 
 
@@ -168,18 +168,18 @@ def spearman(x: np.ndarray, y: np.ndarray) -> float:
 def summary(points: list[Point]) -> list[str]:
     """One line per class: the errors at the smallest and the largest n, and their rank correlation with n."""
     return [
-        f"  class {target_class}: MSE {mean[0]:.5f} at n = {counts[0]}, {mean[-1]:.5f} at n = {counts[-1]} "
-        f"({mean[-1] / mean[0]:.2f}×), Spearman {spearman(counts, mean):+.3f}"
-        for target_class, (counts, mean, _) in curves(points).items()
+        f"  class {target_class}: MSE {c.mean[0]:.5f} at n = {c.x[0]}, {c.mean[-1]:.5f} at n = {c.x[-1]} "
+        f"({c.mean[-1] / c.mean[0]:.2f}×), Spearman {spearman(c.x, c.mean):+.3f}"
+        for target_class, c in curves(points).items()
     ]
 
 
 def draw(points: list[Point], source: str) -> Any:
     figure = new_figure(6.0, 4.0)
     axes = figure.subplots()
-    for target_class, (counts, mean, error) in curves(points).items():
-        axes.plot(counts, mean, marker="o", markersize=3, label=str(target_class))
-        axes.fill_between(counts, mean - error, mean + error, alpha=0.2)
+    for target_class, curve in curves(points).items():
+        axes.plot(curve.x, curve.mean, marker="o", markersize=3, label=str(target_class))
+        axes.fill_between(curve.x, curve.low, curve.high, alpha=0.2)
     axes.set(xscale="log", xlabel="training examples of the target class, n")
     axes.set_ylim(bottom=0)
     axes.set(ylabel="MSE on unseen pictures of the class", title=f"Novelty detection on {source}")

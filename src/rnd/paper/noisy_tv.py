@@ -125,10 +125,10 @@ def draw(rows: list[TvRow]) -> Any:
     shares = curves_over_seeds((row.bonus, row.frames, row.share_at_tv) for row in rows)
     bonuses = curves_over_seeds((row.bonus, row.frames, row.bonus_at_tv) for row in rows)
     for colour, name in zip(("tab:red", "tab:blue"), BONUSES, strict=True):
-        for axes, (frames, mean, error) in ((left, shares[name]), (right, bonuses[name])):
-            first = 1 if axes is left else mean[0]
-            axes.plot(frames, mean / first, color=colour, label=name)
-            axes.fill_between(frames, (mean - error) / first, (mean + error) / first, color=colour, alpha=0.2)
+        for axes, curve in ((left, shares[name]), (right, bonuses[name])):
+            first = 1 if axes is left else curve.mean[0]
+            axes.plot(curve.x, curve.mean / first, color=colour, label=name)
+            axes.fill_between(curve.x, curve.low / first, curve.high / first, color=colour, alpha=0.2)
     left.set(ylabel="share of time in front of the television", ylim=(0, 1))
     right.set(ylabel="bonus there, relative to the first rollout", yscale="log")
     for axes in (left, right):

@@ -23,7 +23,7 @@ from rnd.config import positive
 from rnd.console import say
 from rnd.networks import linear
 from rnd.record.tables import csv_text
-from rnd.report.aggregate import curves_over_seeds
+from rnd.report.aggregate import Curve, curves_over_seeds
 from rnd.report.figure import new_figure, save
 
 INPUTS, FEATURES, HIDDEN = 2, 16, 64
@@ -68,11 +68,11 @@ def run(options: Options, console: Console) -> list[Measured]:
     for seed in range(options.seeds):
         for source in (amount_of_data, stochasticity, misspecification, learning_dynamics):
             torch.manual_seed(seed)
-            for curve, errors in source(options).items():
-                rows += [Measured(source.__name__, curve, seed, x, error) for x, error in errors.items()]
+            for name, errors in source(options).items():
+                rows += [Measured(source.__name__, name, seed, x, error) for x, error in errors.items()]
     picture, _, numbers = save(draw(rows), Path(options.out) / "prediction-errors", csv_text(Measured._fields, rows))
-    for (source_name, curve), (_, mean, _) in curves(rows).items():
-        say(console, f"  {source_name.replace('_', ' ')}, {curve}: {mean[0]:.2g} -> {mean[-1]:.2g}")
+    for (source_name, name), curve in curves(rows).items():
+        say(console, f"  {source_name.replace('_', ' ')}, {name}: {curve.mean[0]:.2g} -> {curve.mean[-1]:.2g}")
     say(console, f"  picture  {picture}\n  numbers  {numbers}")
     return rows
 
@@ -152,8 +152,8 @@ def fit(
     return errors
 
 
-def curves(rows: list[Measured]) -> dict[tuple[str, str], tuple[np.ndarray, np.ndarray, np.ndarray]]:
-    """(source, curve) to (x, mean over seeds, standard error)."""
+def curves(rows: list[Measured]) -> dict[tuple[str, str], Curve]:
+    """Per source and curve the mean error over seeds and its standard error."""
     return curves_over_seeds(((row.source, row.curve), row.x, row.error) for row in rows)
 
 
@@ -166,9 +166,10 @@ def draw(rows: list[Measured]) -> Any:
     }
     figure = new_figure(13.0, 3.4)
     panels = dict(zip(titles, figure.subplots(1, 4), strict=True))
-    for (source, curve), (x, mean, error) in curves(rows).items():
-        panels[source].plot(x, mean, marker="o" if source == "amount_of_data" else None, markersize=3, label=curve)
-        panels[source].fill_between(x, np.maximum(mean - error, 1e-9), mean + error, alpha=0.2)
+    for (source, name), curve in curves(rows).items():
+        marker = "o" if source == "amount_of_data" else None
+        panels[source].plot(curve.x, curve.mean, marker=marker, markersize=3, label=name)
+        panels[source].fill_between(curve.x, np.maximum(curve.low, 1e-9), curve.high, alpha=0.2)
     for source, panel in panels.items():
         panel.set_title(titles[source], fontsize=10)
         panel.set_yscale("log")

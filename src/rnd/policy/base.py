@@ -5,6 +5,7 @@ Legend: B any leading shape, T steps, N environments, H hidden size, X the shape
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from typing import NamedTuple
 
 import torch
@@ -37,13 +38,13 @@ class Policy(nn.Module):
     hidden_size = 0
     """Size of the recurrent state; 0 without memory."""
 
+    @abstractmethod
     def forward(self, obs_BX: Tensor, hidden_BH: Tensor) -> tuple[PolicyOutput, Tensor]:
         """One step: outputs, and the new hidden state, [B, 0] for a policy without memory."""
-        raise NotImplementedError
 
+    @abstractmethod
     def unroll(self, obs_TNX: Tensor, hidden_NH: Tensor, first_TN: Tensor) -> PolicyOutput:
         """T steps from the hidden state before them; the state is zeroed where an episode starts."""
-        raise NotImplementedError
 
 
 class Residual(nn.Module):

@@ -7,7 +7,7 @@ from typing import Literal
 
 from torch import nn
 
-from rnd.config import PolicyOptions, state
+from rnd.config import PolicyOptions, state_field
 from rnd.envs.spec import ActionSpec, ObservationSpec
 from rnd.networks import linear
 from rnd.policy.base import ActorCritic, image_layers
@@ -20,7 +20,7 @@ class CNN(ActorCritic):
     class Options(PolicyOptions):
         """The CNN policy."""
 
-        kernel: Literal[3, 4] = state(4, "third convolution")
+        kernel: Literal[3, 4] = state_field(4, "third convolution")
         """Third convolution: 4 x 4 as in the authors' release, or 3 x 3 as in the encoder that the paper cites."""
 
     reads = ("image",)

@@ -11,7 +11,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from rnd.config import state
+from rnd.config import state_field
 from rnd.envs.spec import ActionSpec, ObservationSpec
 from rnd.networks import linear
 from rnd.policy.base import ActorCritic, PolicyOutput, image_layers, vector_torso
@@ -25,9 +25,9 @@ class GRU(ActorCritic):
     class Options(WidthOptions):
         """The recurrent policy."""
 
-        kernel: Literal[3, 4] = state(4, "third convolution")
+        kernel: Literal[3, 4] = state_field(4, "third convolution")
         """Third convolution: 4 x 4 as in the authors' release, or 3 x 3 as in the encoder that the paper cites."""
-        cell: Literal["release", "torch"] = state("release", "recurrent cell")
+        cell: Literal["release", "torch"] = state_field("release", "recurrent cell")
         """Where the reset gate acts: on the state before the matrix product, as in the authors' release and Cho et al.
         (2014), or after it, as in torch.nn.GRUCell."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from rnd.config import PolicyOptions, positive, state
+from rnd.config import PolicyOptions, positive, state_field
 from rnd.envs.spec import ActionSpec, ObservationSpec
 from rnd.policy.base import ActorCritic, vector_torso
 
@@ -13,7 +13,7 @@ from rnd.policy.base import ActorCritic, vector_torso
 class WidthOptions(PolicyOptions):
     """A policy that reads vectors."""
 
-    width: int = state(64, "policy width")
+    width: int = state_field(64, "policy width")
     """Width of the fully connected layers for vector observations."""
 
     def validate(self) -> None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any
 
-from rnd.config import WriterOptions, recording
+from rnd.config import WriterOptions, recording_field
 from rnd.errors import UserError
 from rnd.record.metrics import Row, RunInfo
 
@@ -18,7 +18,7 @@ class WandbWriter:
     class Options(WriterOptions):
         """Weights & Biases."""
 
-        project: str = recording("rnd")
+        project: str = recording_field("rnd")
         """Project of the runs."""
 
     @staticmethod

@@ -32,17 +32,12 @@ class Curve:
     """Runs that have a value at each point."""
 
 
-def curves_over_seeds(rows: Iterable[tuple[K, int, float]]) -> dict[K, tuple[np.ndarray, np.ndarray, np.ndarray]]:
-    """Curve to (x, mean over seeds, standard error), from one row (curve, x, value) per seed and x."""
+def curves_over_seeds(rows: Iterable[tuple[K, int, float]]) -> dict[K, Curve]:
+    """Mean and standard error per curve, from one row (curve, x, value) per seed and x."""
     values: dict[K, dict[int, list[float]]] = {}
     for key, x, value in rows:
         values.setdefault(key, {}).setdefault(x, []).append(value)
-    found = {}
-    for key, by_x in values.items():
-        y_XR = np.array(list(by_x.values()))
-        error = np.nanstd(y_XR, axis=1, ddof=1) / y_XR.shape[1] ** 0.5 if y_XR.shape[1] > 1 else np.zeros(len(y_XR))
-        found[key] = np.array(list(by_x)), np.nanmean(y_XR, axis=1), error
-    return found
+    return {key: mean_and_error(np.array([*by_x]), np.array([*by_x.values()]).T) for key, by_x in values.items()}
 
 
 def align(series: Sequence[tuple[np.ndarray, np.ndarray]]) -> tuple[np.ndarray, np.ndarray]:

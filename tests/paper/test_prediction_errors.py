@@ -49,6 +49,13 @@ def test_the_optimiser_decides_what_is_reached():
     assert first == pytest.approx([first[0]] * 3, rel=0.1), "all start from the same predictor, on other test points"
 
 
+def test_no_legend_covers_a_curve():
+    figure = four.draw([four.Measured("learning_dynamics", "Adam", 0, x, 0.1) for x in (0, 20)])
+    figure.canvas.draw()
+    ax = figure.axes[3]
+    assert ax.get_legend().get_window_extent().y1 <= ax.get_window_extent().y0
+
+
 def test_picture_and_numbers_are_written(tmp_path):
     options = Options(out=str(tmp_path), seeds=1, steps=20)
     rows = four.run(options, Console(quiet=True))

@@ -44,7 +44,7 @@ class TensorBoardWriter:
         self._write_hyperparameters(run.config)
 
     def _write_hyperparameters(self, config: Config) -> None:
-        """As `SummaryWriter.add_hparams` does, but into this event file: that one makes a second run, in a subfolder."""
+        """As `SummaryWriter.add_hparams`, but into this event file: that one makes a second run, in a subfolder."""
         from torch.utils.tensorboard.summary import hparams
 
         flat = config.flat()

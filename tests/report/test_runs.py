@@ -127,10 +127,12 @@ def test_environments_stay_apart_and_one_label_has_one_colour():
 
 def test_unfinished_runs_are_not_part_of_a_mean_with_finished_ones():
     group = grouped([read_run(STORED / f"rnd-s{seed}") for seed in (1, 2, 3)])[0]
-    assert [run.name for run in group.averaged] == ["rnd-s1", "rnd-s2"] and group.finished
+    assert [run.name for run in group.averaged] == ["rnd-s1", "rnd-s2"] and not group.marked
     assert [run.name for run in group.left_out] == ["rnd-s3"]
     alone = grouped([read_run(STORED / "rnd-s3")])[0]
-    assert [run.name for run in alone.averaged] == ["rnd-s3"] and not alone.left_out and not alone.finished
+    assert [run.name for run in alone.averaged] == ["rnd-s3"] and not alone.left_out and not alone.marked
+    both = grouped([read_run(STORED / "rnd-s3"), read_run(STORED / "ppo-s1")])
+    assert [group.marked for group in both] == [True, False]
 
 
 def test_options_that_a_bonus_does_not_have_are_a_warning(tmp_path):

@@ -192,8 +192,8 @@ def facts(group: Group) -> list[tuple[str, str]]:
 
     found = [("runs", runs_of(group))] if len(group.runs) > 1 else []
     if len(values("frames")):
-        config = group.runs[0].config
-        total = f" of {count(config.frames)}" if config and not group.finished else ""
+        first = group.averaged[0]
+        total = f" of {count(first.config.frames)}" if first.config and not first.finished else ""
         found.append(("frames", count(float(values("frames").max())) + total))
     for name, title in (("return_mean", "return, last 100"), ("success", "success, last 100")):
         if len(values(name)):
@@ -218,13 +218,13 @@ def mean_text(values: np.ndarray, form: str) -> str:
 
 
 def key(group: Group) -> Html:
-    return markup('<span class="key {}{}"></span>', colour_class(group.colour), "" if group.finished else " open")
+    return markup('<span class="key {}{}"></span>', colour_class(group.colour), " open" if group.marked else "")
 
 
 def legend(groups: Sequence[Group]) -> Html:
     if len(groups) < 2:
         return Html()
-    words = ["" if group.finished else ", unfinished" for group in groups]
+    words = [", unfinished" if group.marked else "" for group in groups]
     items = [markup("<li>{}{}{}</li>", *heading(group), word) for group, word in zip(groups, words, strict=True)]
     return markup('<ul class="legendbar">{}</ul>', items)
 
@@ -240,8 +240,7 @@ def series_of(groups: Sequence[Group], column: str) -> list[Series]:
         behind = [(thin(mean_and_error(*align([data])), POINTS), unfinished) for data, unfinished in seeds]
         curve = thin(mean_and_error(*align(mean)), POINTS)
         thin_lines = tuple(Seed(one.x, one.mean, unfinished) for one, unfinished in behind)
-        marked = not group.finished and (len(groups) > 1 or len(group.runs) > 1)
-        found.append(Series(group.label, group.colour, curve, thin_lines, marked))
+        found.append(Series(group.label, group.colour, curve, thin_lines, group.marked))
     return found
 
 

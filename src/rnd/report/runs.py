@@ -128,15 +128,12 @@ class Group:
     runs: tuple[Run, ...]
     colour: int = 0
     """The same for the same label in all environments."""
+    marked: bool = False
+    """No run of it is finished, and there are others to compare it with: its mean is dashed."""
 
     @property
     def env_id(self) -> str:
         return self.runs[0].config.env.id if self.runs[0].config else "unknown environment"
-
-    @property
-    def finished(self) -> bool:
-        """Whether any run is: a mean of unfinished ones is marked."""
-        return any(run.finished for run in self.runs)
 
     @property
     def averaged(self) -> tuple[Run, ...]:
@@ -164,7 +161,8 @@ def grouped(runs: list[Run]) -> list[Group]:
         for label, group in zip(_labels(members, list(fields)), members, strict=True)
     ]
     colours = {label: i for i, label in enumerate(dict.fromkeys(label for label, _ in found))}
-    return [Group(label, group, colours[label]) for label, group in found]
+    marks = [len(runs) > 1 and not any(run.finished for run in group) for _, group in found]
+    return [Group(label, group, colours[label], mark) for (label, group), mark in zip(found, marks, strict=True)]
 
 
 def _differing(members: list[list[Run]]) -> list[str]:

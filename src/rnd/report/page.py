@@ -197,7 +197,7 @@ def facts(group: Group) -> list[tuple[str, str]]:
         found.append(("frames", count(float(values("frames").max())) + total))
     for name, title in (("return_mean", "return, last 100"), ("success", "success, last 100")):
         if len(values(name)):
-            found.append((title, mean_text(values(name), "{:.0%}" if name == "success" else "{:,.2f}")))
+            found.append((title, mean_text(values(name), percent=name == "success")))
     for name in ("return_best", "rooms", "places", "episodes"):
         same = name == "places" and same_as_rooms([group])
         if len(values(name)) and values(name).max() != 0 and not same:
@@ -210,10 +210,11 @@ def facts(group: Group) -> list[tuple[str, str]]:
     return [*found, *(Trend(group.runs[0].metrics).texts() if len(group.runs) == 1 else [])]
 
 
-def mean_text(values: np.ndarray, form: str) -> str:
+def mean_text(values: np.ndarray, *, percent: bool) -> str:
     """The mean, and the standard error where there are several values."""
     curve = mean_and_error(np.zeros(1), values[:, None])
     mean, error = float(curve.mean[0]), float(curve.high[0] - curve.mean[0])
+    form = "{:.0%}" if percent else "{:,.2f}" if abs(mean) >= 1 else "{:.3g}"
     return form.format(mean) + (f" ± {form.format(error)}" if len(values) > 1 else "")
 
 

@@ -336,7 +336,8 @@ def _upgraded(data: dict[str, Any]) -> dict[str, Any]:
     values = dict(data)
     width, kernel, wandb = (values.pop(name, None) for name in ("policy_width", "policy_kernel", "wandb"))
     if width is not None and "policy_options" not in values:
-        own = {"mlp": ("width",), "gru": ("width", "kernel", "cell"), "cnn": ("kernel",)}[values["policy"]]
+        fields = {"mlp": ("width",), "gru": ("width", "kernel", "cell"), "cnn": ("kernel",)}
+        own = fields.get(values.get("policy", ""), ())
         before = {"width": width, "kernel": kernel or 4, "cell": "torch"}
         values["policy_options"] = {name: before[name] for name in own}
     if wandb:

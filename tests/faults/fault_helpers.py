@@ -83,7 +83,7 @@ def iterations(path: Path) -> list[int]:
     return [int(line.split(",")[0]) for line in lines]
 
 
-def tensorboard_steps(path: Path, name: str = "train/loss") -> list[int]:
+def tensorboard_steps(path: Path, name: str = "loss/loss") -> list[int]:
     """Steps of a curve as TensorBoard shows it."""
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 

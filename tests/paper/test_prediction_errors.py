@@ -49,6 +49,14 @@ def test_the_optimiser_decides_what_is_reached():
     assert first == pytest.approx([first[0]] * 3, rel=0.1), "all start from the same predictor, on other test points"
 
 
+def test_no_legend_covers_a_curve():
+    sources = ("amount_of_data", "stochasticity", "misspecification", "learning_dynamics")
+    figure = four.draw([four.Measured(source, "curve", 0, x, 0.1) for source in sources for x in (10, 20)])
+    figure.canvas.draw()
+    for ax in figure.axes:
+        assert ax.get_legend().get_window_extent().y1 <= ax.get_window_extent().y0
+
+
 def test_picture_and_numbers_are_written(tmp_path):
     options = Options(out=str(tmp_path), seeds=1, steps=20)
     rows = four.run(options, Console(quiet=True))

@@ -118,6 +118,12 @@ def test_reference_lines_far_above_the_curves_become_text(tmp_path, drawn):
     assert ax.lines[1].get_color() == ax.lines[0].get_color()
 
 
+def test_the_legend_covers_no_curve(tmp_path, drawn):
+    draw(picture([line(), line("PPO", ("ppo-s1",), 1)]), tmp_path)
+    ax = drawn[0].axes[0]
+    assert ax.get_legend().get_window_extent().y1 <= ax.get_window_extent().y0
+
+
 def test_a_scaled_picture_states_its_sizes(tmp_path, drawn):
     draw(picture([line()], scaled="4,096 frames"), tmp_path)
     assert "SCALED" in words(drawn[0]) and "scaled: 4,096 frames; not the paper's experiment" in words(drawn[0])

@@ -1,6 +1,7 @@
 """The page as text: complete and self-contained; incomplete folders give a partial page."""
 
 import html
+import json
 import re
 import shlex
 import shutil
@@ -13,9 +14,11 @@ import pytest
 from rnd import cli
 from rnd.config import Config
 from rnd.presets import preset
+from rnd.record.progress import count
 from rnd.report.aggregate import mean_and_error
 from rnd.report.chart import Series, line_chart, ticks
 from rnd.report.maps import PYRAMID, map_of, visits
+from rnd.report.markup import Html, markup
 from rnd.report.page import write_page
 from rnd.report.reproduce import command_of
 from rnd.report.runs import Group, grouped, read_run
@@ -31,7 +34,7 @@ def page_of(tmp_path, *paths):
 def test_the_page_has_all_its_parts_and_loads_nothing(tmp_path):
     text = page_of(tmp_path, STORED / "rnd-s1")
     for part in ("summary", "results", "map", "learning", "config", "reproduce"):
-        assert f'id="{part}"' in text
+        assert f'<section class="{part}">' in text
     assert "http://" not in text and "https://" not in text and "src=" not in text
     assert 'class="warnings"' not in text
 
@@ -42,8 +45,10 @@ def test_the_command_writes_the_page_and_prints_where(tmp_path, capsys):
         cli.main(["report", str(tmp_path / "run")])
     assert stop.value.code == 0
     said = capsys.readouterr().out
-    assert "rollout 9 of 12" in said and said.strip().endswith("report.html")
-    assert "rollout 9 of 12" in (tmp_path / "run" / "report.html").read_text()
+    words = "unfinished: 589,824 of 786,432 frames"
+    assert words in said and said.strip().endswith("report.html")
+    text = (tmp_path / "run" / "report.html").read_text()
+    assert words in text and 'class="warnings"' not in text  # a run that was stopped is nothing to be warned of
 
 
 @pytest.mark.parametrize("name", ["config.json", "run.json", "rooms.json", "metrics.csv", "timing.csv", "all"])
@@ -66,6 +71,94 @@ def test_names_are_escaped(tmp_path):
     assert "<script>alert" not in text and "&lt;script&gt;alert(1)" in text
 
 
+def test_only_our_own_script_and_style_are_allowed(tmp_path):
+    text = page_of(tmp_path, STORED / "rnd-s1", STORED / "minigrid-s1", STORED / "pitfall-s1")
+    policy = re.search(r'Content-Security-Policy" content="([^"]*)"', text)[1]
+    assert "unsafe" not in policy and policy.count("'sha256-") == 2 and "default-src 'none'" in policy
+    assert " style=" not in text and not re.search(r"<[^>]* on\w+=", text)
+
+
+def test_every_value_is_escaped_but_our_own_html():
+    assert markup("<p>{}{:.1f}{}</p>", "<b>&\"'", 1.25, Html("<br>")) == "<p>&lt;b&gt;&amp;&quot;&#x27;1.2<br></p>"
+    assert markup("{}", ["<", Html("<i>")]) == "&lt;<i>" and markup("{}", None) == "None"
+
+
+def data_of(text, title):
+    """The numbers of all charts with a title."""
+    found = re.findall(rf"<figcaption>{title}.*?json\">(.*?)</script>", text)
+    return [json.loads(one) for one in found]
+
+
+def test_environments_have_panels_of_their_own_and_the_title_is_short(tmp_path):
+    names = ("rnd-s1", "minigrid-s1", "ppo-s1", "pitfall-s1", "rnd-s2")
+    text = page_of(tmp_path, *(STORED / name for name in names))
+    assert re.findall(r"<h2>(.*?)</h2>", text) == [
+        "ALE/MontezumaRevenge-v5",
+        "MiniGrid-MultiRoom-N4-S5-v1",
+        "ALE/Pitfall-v5",
+    ]
+    assert "<h1>5 runs in 3 environments</h1>" in text
+    lines = [[line["label"] for line in chart] for chart in data_of(text, "Return")]
+    assert lines == [["rnd", "none"], ["rnd"], ["rnd"]]
+    (runs,) = [line["runs"] for line in data_of(text, "Return")[0] if line["label"] == "rnd"]
+    assert set(runs) == {2} and text.count('class="band s0 t0"') > 0  # the interval over two seeds
+
+
+def test_an_unfinished_run_is_drawn_apart_from_the_mean_of_the_finished_ones(tmp_path):
+    text = page_of(tmp_path, *(STORED / f"rnd-s{seed}" for seed in (1, 2, 3)))
+    known = [read_run(STORED / f"rnd-s{seed}").metrics["return_mean"][2:] for seed in (1, 2)]
+    (chart,) = data_of(text, "Return")
+    np.testing.assert_allclose(chart[0]["y"], np.mean(known, axis=0), rtol=1e-5)
+    assert set(chart[0]["runs"]) == {2}
+    assert "2 of 3 finished" in text and "1 unfinished: dashed in the charts" in text
+    charts = len(re.findall("<figure class=.chart.>", text))
+    assert len(re.findall(r'class="seed s0 t0 open"', text)) == charts
+    last = [run[-1] for run in known]
+    error = np.std(last, ddof=1) / np.sqrt(2)
+    assert f"{np.mean(last):,.2f} ± {error:,.2f}" in text
+
+
+def test_a_group_without_finished_runs_is_marked(tmp_path):
+    text = page_of(tmp_path, STORED / "rnd-s3", STORED / "ppo-s1")
+    assert "rnd, unfinished" in text and 'class="mean s0 t0 open"' in text and 'class="mean s1 t0 "' in text
+
+
+def test_rooms_and_places_are_one_chart_until_a_second_level_is_reached(tmp_path):
+    text = page_of(tmp_path, STORED / "rnd-s1")
+    assert "Rooms found" in text and "Places found" not in text and "<dt>places</dt>" not in text
+    run = read_run(STORED / "rnd-s1")
+    run.metrics["places"] = run.metrics["rooms"] + np.arange(12)
+    write_page([run], tmp_path / "report.html")
+    text = (tmp_path / "report.html").read_text()
+    assert "Places found" in text and "<dt>places</dt>" in text
+
+
+def test_the_map_of_a_grid_says_what_is_laid_over_what():
+    changing = map_of(grouped([read_run(STORED / "minigrid-s1")])[0])
+    assert "Every episode has another layout, and all are laid over each other" in changing
+    assert changing.count('<img class="layout"') == 1
+    run = read_run(STORED / "minigrid-s1")
+    run.config = preset("MiniGrid-Empty-8x8-v0")
+    assert "The layout is the same in every episode" in map_of(Group("x", (run,)))
+
+
+@pytest.mark.parametrize("env_id", ["MiniGrid-none:make", "MiniGrid-Unknown-v0"])
+def test_a_map_imports_nothing_that_a_config_names(env_id, tmp_path, monkeypatch):
+    (tmp_path / "MiniGrid-none.py").write_text("raise SystemExit('imported')")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    run = read_run(STORED / "minigrid-s1")
+    run.config = preset(env_id)
+    drawn = map_of(Group("x", (run,)))
+    assert "All episodes are laid over each other" in drawn and "<img" not in drawn
+
+
+def test_large_numbers_have_no_empty_decimals():
+    assert [count(x) for x in (1e8, 2.5e6, 1.966e9, 999_999)] == ["100 M", "2.5 M", "1.97 G", "999,999"]
+    curve = mean_and_error(np.array([1e8, 4e8]), np.ones((1, 2)))
+    assert ">100 M<" in line_chart("x", [Series("x", 0, curve)])
+
+
 def test_the_pyramid_has_24_rooms_in_their_places():
     """Checked in the emulator: a room is below the one whose ladder leads down to it."""
     assert sorted(room for row in PYRAMID for room in row) == list(range(24))
@@ -76,7 +169,7 @@ def test_the_pyramid_has_24_rooms_in_their_places():
         assert place[right] == (place[left][0], place[left][1] + 1)
     drawn = map_of(grouped([read_run(STORED / "rnd-s1")])[0])
     assert len(re.findall(r'data-room="\d+"', drawn)) == 24
-    assert drawn.count('class="room seen"') == 17 and "17 of 24 rooms" in drawn
+    assert drawn.count('class="room seen ') == 17 and "17 of 24 rooms" in drawn
 
 
 def test_a_second_level_is_a_second_pyramid():

@@ -22,10 +22,11 @@ def test_a_finished_run():
     assert run.places[1] == (32768, run.places[1][1])
 
 
-def test_an_unfinished_run_has_a_warning_with_its_rollout():
+def test_an_unfinished_run_says_how_far_it_came_and_is_no_warning():
     run = read_run(STORED / "rnd-s3")
-    assert not run.finished
-    assert any("rollout 9 of 12" in text for text in run.warnings)
+    assert not run.finished and not run.warnings
+    assert run.state == "unfinished: 589,824 of 786,432 frames"
+    assert read_run(STORED / "rnd-s1").state == "finished"
 
 
 def test_an_empty_folder(tmp_path):
@@ -46,7 +47,7 @@ def test_a_broken_file_is_a_warning(tmp_path, name, content):
     if name.endswith(".json") and not (name == "run.json" and content == '{"1": 5}'):
         assert any(name in text for text in run.warnings)
     if name == "metrics.csv":
-        assert not run.finished and run.warnings
+        assert not run.finished and (run.warnings or run.state.startswith("unfinished"))
 
 
 def test_an_unknown_config_field_is_a_warning(tmp_path):
@@ -83,6 +84,60 @@ def test_seeds_are_grouped_and_labelled_by_what_differs():
     assert [(group.label, len(group.runs)) for group in groups] == [("rnd", 3), ("none", 1)]
     presets = [Run(Path(game), preset(game)) for game in ("pitfall", "MiniGrid-MultiRoom-N4-S5-v1")]
     labels = [group.label for group in grouped(presets)]  # they differ in much more, which nobody chose
-    assert labels == ["Pitfall, cnn", "MiniGrid-MultiRoom-N4-S5, mlp"]
-    alone = grouped([read_run(STORED / "rnd-s1")])
-    assert alone[0].label == "MontezumaRevenge, rnd, cnn"
+    assert labels == ["rnd, cnn", "rnd, mlp"]
+
+
+def runs_with(*changes, game="montezuma"):
+    return [Run(Path(f"{game}-{i}"), replace(preset(game), **one)) for i, one in enumerate(changes)]
+
+
+def test_labels_are_unique_however_many_fields_differ():
+    """The first four fields that differ are equal in the last two runs."""
+    far = {"policy": "gru", "lr": 2e-4, "gamma_ext": 0.9, "epochs": 2, "rollout_steps": 64, "minibatches": 2}
+    runs = runs_with({}, far, far | {"entropy_coef": 0.1}, far | {"entropy_coef": 0.1, "gae_lambda": 0.9})
+    labels = [group.label for group in grouped(runs)]
+    assert len(set(labels)) == 4
+    assert labels[3].endswith("gae_lambda 0.9, entropy_coef 0.1") or labels[3].endswith("gae_lambda 0.9")
+    env = preset("montezuma").env
+    ranks = runs_with({"env": replace(env, num_envs=64)}, {"env": replace(env, num_envs=64), "ranks": 4})
+    assert [group.label for group in grouped(ranks)] == ["num_envs 64", "num_envs 256"]
+
+
+def test_folders_of_one_name_without_a_config_have_different_labels(tmp_path):
+    for parent in "ab":
+        (tmp_path / parent / "run").mkdir(parents=True)
+    groups = grouped([read_run(tmp_path / parent / "run") for parent in "ab"])
+    assert len({group.label for group in groups}) == 2
+
+
+def test_environments_stay_apart_and_one_label_has_one_colour():
+    first = runs_with({"bonus": "none"}, {})
+    second = runs_with({}, {"bonus": "none"}, {"seed": 2}, game="CartPole-v1")
+    groups = grouped([first[0], second[0], first[1], *second[1:]])
+    found = [(group.env_id, group.label, len(group.runs)) for group in groups]
+    montezuma = "ALE/MontezumaRevenge-v5"
+    assert found == [
+        (montezuma, "none", 1),
+        (montezuma, "rnd", 1),
+        ("CartPole-v1", "rnd", 2),
+        ("CartPole-v1", "none", 1),
+    ]
+    assert [group.colour for group in groups] == [0, 1, 1, 0]
+
+
+def test_unfinished_runs_are_not_part_of_a_mean_with_finished_ones():
+    group = grouped([read_run(STORED / f"rnd-s{seed}") for seed in (1, 2, 3)])[0]
+    assert [run.name for run in group.averaged] == ["rnd-s1", "rnd-s2"] and not group.marked
+    assert [run.name for run in group.left_out] == ["rnd-s3"]
+    alone = grouped([read_run(STORED / "rnd-s3")])[0]
+    assert [run.name for run in alone.averaged] == ["rnd-s3"] and not alone.left_out and not alone.marked
+    both = grouped([read_run(STORED / "rnd-s3"), read_run(STORED / "ppo-s1")])
+    assert [group.marked for group in both] == [True, False]
+
+
+def test_options_that_a_bonus_does_not_have_are_a_warning(tmp_path):
+    shutil.copytree(STORED / "rnd-s1", tmp_path / "run")
+    data = json.loads((tmp_path / "run" / "config.json").read_text())
+    data["bonus_options"]["newer"] = 1
+    (tmp_path / "run" / "config.json").write_text(json.dumps(data))
+    assert any("newer" in text for text in read_run(tmp_path / "run").warnings)

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import sys
 from dataclasses import replace
 
 import cv2
@@ -18,9 +19,10 @@ from rnd.presets import preset, small
 from rnd.record.export import export_agent, load_agent
 from rnd.report.events import Events
 from rnd.report.options import WatchOptions
-from rnd.report.play import as_picture, environment, episode, play, screen
-from rnd.report.video import ACCENT, CURVE, HEIGHT, WIDTH, Overlay
+from rnd.report.play import Camera, as_picture, environment, episode, play, screen
+from rnd.report.video import ACCENT, CURVE, GAME, HEIGHT, WIDTH, Overlay
 from rnd.report.watch import watch
+from rnd.transitions import Transitions
 
 
 def quiet():
@@ -156,6 +158,110 @@ def test_montezuma_shows_its_screen_and_names_what_happens():
         seen += events.after(float(out.reward[0]), bool(out.done[0]))
     assert seen == ["life lost"]
     env.close()
+
+
+def rows_of_watch(tmp_path, env_id, *, frames=512, **changes):
+    """The table and the video of an agent that was hardly trained, and its steps."""
+    config = preset(env_id)
+    options = BonusOptions(features=8, hidden=16, keep=1.0, random_steps=16)
+    env = replace(config.env, num_envs=4)
+    config = replace(config, env=env, bonus_options=options, rollout_steps=64, frames=frames, writers="none")
+    path = run.start(replace(config, out=str(tmp_path / "runs"), name="agent", **changes), quiet()).path
+    written = watch(path, WatchOptions(seed=1), quiet())
+    return table(written[3]), frames_of(written[0]), episode(load_agent(path, "cpu"), 1, 0)
+
+
+FACTORY = """
+import gymnasium
+import numpy as np
+
+
+class Corridor(gymnasium.Env):
+    observation_space = gymnasium.spaces.Box(0, 1, (4,), np.float32)
+    action_space = gymnasium.spaces.Discrete(2)
+    render_mode = "rgb_array"
+    sparse = True
+
+    def see(self):
+        return np.eye(4, dtype=np.float32)[self.place]
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.place = 0
+        return self.see(), {}
+
+    def step(self, action):
+        self.place += 1
+        return self.see(), float(self.place == 3), self.place == 3, False, {}
+
+    def render(self):
+        return np.full((8, 8, 3), 80 * self.place, np.uint8)
+
+
+def vector(num_envs):
+    return gymnasium.vector.SyncVectorEnv([Corridor] * num_envs)
+"""
+
+
+@pytest.fixture
+def corridor(tmp_path, monkeypatch):
+    (tmp_path / "corridor_env.py").write_text(FACTORY)
+    monkeypatch.syspath_prepend(tmp_path)
+    yield "corridor_env:Corridor"
+    sys.modules.pop("corridor_env", None)
+
+
+def test_a_run_of_the_builtin_environments_can_be_watched(tmp_path):
+    rows, frames, played = rows_of_watch(tmp_path, "rnd/DeepSea-4")
+    assert len(rows) == len(frames) == 4
+    assert rows[-1]["bonus"] == "" and all(row["bonus"] for row in rows[:-1])  # there is no cell below the last row
+    assert float(rows[-1]["return"]) == played.score
+
+
+def test_a_run_of_a_users_function_shows_the_success_of_its_last_step(tmp_path, corridor):
+    """The reward, the bonus and the picture of the last transition are those from before the reset."""
+    rows, frames, _ = rows_of_watch(tmp_path, corridor, policy="mlp")
+    assert [(float(row["reward"]), float(row["return"])) for row in rows] == [(0, 0), (0, 0), (1, 1)]
+    assert rows[-1]["events"] == "reward +1; end of the episode"
+    x, y, width, height = GAME
+    middle = [int(frame[y + height // 2, x + width // 2].mean()) for frame in frames]
+    assert middle == pytest.approx([80, 160, 240], abs=4)
+    agent = load_agent(tmp_path / "runs" / "agent", "cpu")
+    last = torch.eye(4)[None, [3]]
+    ending = Transitions(torch.cat([torch.eye(4)[None, [2]], last]), torch.zeros(2, 1), torch.zeros(1, 1).long(), 1)
+    assert float(rows[-1]["bonus"]) == pytest.approx(float(agent.bonus.score(ending)), rel=1e-5)
+
+
+def test_a_vector_environment_that_resets_one_step_later_ends_with_its_last_transition(tmp_path, corridor):
+    rows, frames, _ = rows_of_watch(tmp_path, corridor.replace("Corridor", "vector"), policy="mlp")
+    assert [float(row["return"]) for row in rows] == [0, 0, 1] and len(frames) == 3
+
+
+def test_the_last_step_of_an_atari_game_has_its_own_screen_and_no_bonus():
+    config = replace(preset("montezuma"), env=replace(preset("montezuma").env, num_envs=1, max_episode_frames=80))
+    env, single_env = environment(replace(config, bootstrap_truncated=False), 1, 0)
+    env.reset()
+    camera, done, before = Camera(single_env, env), False, None
+    while not done:
+        before = camera.picture(done).copy()
+        done = bool(env.step(np.array([3])).done[0])
+    after_reset = screen(single_env, env.buffers["obs"][0])
+    assert (camera.picture(done) != after_reset).any() and "final_obs" not in env.buffers.arrays
+    assert (camera.picture(done) != before).mean() < 0.1  # the same room, a step later
+    env.close()
+
+
+def test_agents_in_files_leave_nothing_beside_them(trained, tmp_path, monkeypatch):
+    """A folder of results may be under version control, or somebody else's."""
+    monkeypatch.chdir(tmp_path)
+    file = export_agent(trained, tmp_path / "results" / "agent.safetensors.xz")
+    before = sorted(file.parent.iterdir())
+    written = watch(file, WatchOptions(seed=3), quiet())
+    assert sorted(file.parent.iterdir()) == before
+    assert [str(path) for path in written] == [f"runs/watch/agent.{kind}" for kind in ("mp4", "png", "svg", "csv")]
+    saved = sorted((trained / "checkpoints").iterdir())[-1]
+    watch(saved, WatchOptions(seed=3), quiet())
+    assert not (saved / "watch").exists() and (tmp_path / "runs" / "watch" / f"{saved.name}.mp4").exists()
 
 
 def test_no_checkpoint_and_wrong_numbers_are_errors(tmp_path, trained):

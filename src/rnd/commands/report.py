@@ -10,7 +10,8 @@ from rnd.errors import UserError
 
 DESCRIPTION = (
     "Write one self-contained HTML page about runs: curves, maps, videos, config. Seeds of one config become one "
-    "curve; different configs are compared. RUN is a run folder, or a folder of run folders."
+    "curve; different configs are compared, one environment after the other. "
+    "RUN is a run folder, or a folder of run folders."
 )
 
 
@@ -42,6 +43,8 @@ def main(arguments: list[str]) -> None:
         runs = [read_run(path) for path in paths]
         write_page(runs, out, lambda stage: status.update(f"drawing {stage}"))
     for run in runs:
+        if run.iterations and not run.finished:
+            say(console, f"{run.name}: {run.state}")
         for warning in run.warnings:
             say(console, f"warning: {run.name}: {warning}")
     say(console, f"{out.resolve()}")

@@ -24,7 +24,7 @@ from rnd.console import say
 from rnd.networks import linear
 from rnd.record.tables import csv_text
 from rnd.report.aggregate import Curve, curves_over_seeds
-from rnd.report.figure import new_figure, save
+from rnd.report.figure import legend_below, new_figure, save
 
 INPUTS, FEATURES, HIDDEN = 2, 16, 64
 TEST_POINTS = 2048
@@ -164,7 +164,7 @@ def draw(rows: list[Measured]) -> Any:
         "misspecification": "3 model misspecification",
         "learning_dynamics": "4 learning dynamics",
     }
-    figure = new_figure(13.0, 3.4)
+    figure = new_figure(13.0, 4.0)
     panels = dict(zip(titles, figure.subplots(1, 4), strict=True))
     for (source, name), curve in curves(rows).items():
         marker = "o" if source == "amount_of_data" else None
@@ -174,7 +174,7 @@ def draw(rows: list[Measured]) -> Any:
         panel.set_title(titles[source], fontsize=10)
         panel.set_yscale("log")
         panel.set_xlabel("examples" if source == "amount_of_data" else "optimiser steps")
-        panel.legend(fontsize=8)
+        legend_below(panel)
     panels["amount_of_data"].set_xscale("log")
     panels["amount_of_data"].set_ylabel("mean squared error")
     return figure

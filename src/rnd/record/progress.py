@@ -32,10 +32,10 @@ def duration(seconds: float) -> str:
 
 
 def count(value: float) -> str:
-    """1,234 or 1.97 G: short and readable."""
+    """1,234 or 1.97 G or 100 M: short and readable."""
     for size, letter in ((1e9, "G"), (1e6, "M")):
         if value >= size:
-            return f"{value / size:.2f} {letter}"
+            return f"{value / size:.2f}".rstrip("0").rstrip(".") + f" {letter}"
     return f"{value:,.0f}"
 
 
@@ -161,5 +161,6 @@ class Trend:
         now = self.frames[-1]
         tenth = bisect.bisect_left(self.frames, 0.9 * now)
         rose = [(title, self.highest[name][1]) for name, title in self.RISING if name in self.highest]
-        change = f"{self.means[-1] - self.means[tenth]:+,.2f} in {count(now - self.frames[tenth])} frames"
+        risen = round(self.means[-1] - self.means[tenth], 2) + 0.0  # + 0.0: not "-0.00"
+        change = f"{risen:+,.2f} in {count(now - self.frames[tenth])} frames"
         return [*((title, f"{count(now - frames)} frames ago") for title, frames in rose), ("return change", change)]

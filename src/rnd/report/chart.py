@@ -1,22 +1,24 @@
 """Line charts as inline SVG: one line per group, its interval shaded, its seeds as thin lines behind it.
 
-The chart contains its numbers as JSON for the tooltip. Without scripts only the tooltip is missing.
+What is not finished is dashed. The chart contains its numbers as JSON for the tooltip. Without scripts only the tooltip
+is missing.
 """
 
 from __future__ import annotations
 
-import html
 import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
 from rnd.record.progress import count
 from rnd.report.aggregate import Curve
+from rnd.report.markup import Html, markup
 
-WIDTH, HEIGHT = 460, 260
+WIDTH, HEIGHT = 420, 250
 LEFT, RIGHT, TOP, BOTTOM = 58, 12, 12, 34
 LOG_SPAN = 100.0
 """A positive measure that spans more than this is drawn on a logarithmic axis."""
@@ -29,7 +31,16 @@ class Series:
     label: str
     colour: int
     curve: Curve
-    seeds: tuple[tuple[np.ndarray, np.ndarray], ...] = ()
+    seeds: tuple[Seed, ...] = ()
+    unfinished: bool = False
+
+
+class Seed(NamedTuple):
+    """One run behind the mean."""
+
+    x: np.ndarray
+    y: np.ndarray
+    unfinished: bool = False
 
 
 class Axes:
@@ -37,9 +48,11 @@ class Axes:
 
     def __init__(self, series: Sequence[Series]):
         means = np.concatenate([s.curve.mean for s in series])
-        y = np.concatenate([means, *(v for s in series for v in (s.curve.low, s.curve.high, *(y for _, y in s.seeds)))])
+        y = np.concatenate(
+            [means, *(v for s in series for v in (s.curve.low, s.curve.high, *(seed.y for seed in s.seeds)))]
+        )
         y = y[np.isfinite(y)]
-        self.right = max(float(s.curve.x.max()) for s in series)
+        self.right = max(float(x.max()) for s in series for x in (s.curve.x, *(seed.x for seed in s.seeds)))
         self.log = bool(means.min() > 0 and means.max() / means.min() > LOG_SPAN)
         if self.log:
             self.low, self.high = math.log10(y[y > 0].min()), math.log10(y.max())
@@ -76,48 +89,68 @@ def ticks(low: float, high: float, about: int) -> list[float]:
     return [k * step for k in range(first, math.floor(high / step + 1e-9) + 1)]
 
 
-def line_chart(title: str, series: Sequence[Series], note: str = "") -> str:
+COLOURS = 24
+"""Eight hues in three shades; page.css has them."""
+
+
+def colour_class(colour: int) -> str:
+    return f"s{colour % 8} t{colour % COLOURS // 8}"
+
+
+def line_chart(title: str, series: Sequence[Series], note: str = "") -> Html:
     """An HTML figure element; empty where there is no data."""
     series = [s for s in series if len(s.curve.x)]
     if not series:
-        return ""
+        return Html()
     axes = Axes(series)
-    parts = [*_grid(axes), *(part for s in series for part in _line(axes, s))]
-    label = html.escape(title)
-    small = f" <small>{html.escape(note)}</small>" if note else ""
-    scale = " <small>log scale</small>" if axes.log else ""
-    return (
-        f'<figure class="chart"><figcaption>{label}{small}{scale}</figcaption>'
-        f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{label}">{"".join(parts)}'
-        f'<line class="cursor" y1="{TOP}" y2="{HEIGHT - BOTTOM}" x1="-9" x2="-9"/></svg><div class="tip" hidden></div>'
-        f'<script type="application/json">{_data(axes, series)}</script></figure>'
+    return markup(
+        '<figure class="chart"><figcaption>{title}{note}{scale}</figcaption>'
+        '<svg viewBox="0 0 {width} {height}" role="img" aria-label="{title}">{grid}{lines}'
+        '<line class="cursor" y1="{top}" y2="{bottom}" x1="-9" x2="-9"/></svg><div class="tip" hidden></div>'
+        '<script type="application/json">{data}</script></figure>',
+        title=title,
+        note=markup(" <small>{}</small>", note) if note else "",
+        scale=Html(" <small>· log scale</small>") if axes.log else "",
+        width=WIDTH,
+        height=HEIGHT,
+        top=TOP,
+        bottom=HEIGHT - BOTTOM,
+        grid=_grid(axes),
+        lines=[part for s in series for part in _line(axes, s)],
+        data=_data(axes, series),
     )
 
 
-def _grid(axes: Axes) -> list[str]:
+def _grid(axes: Axes) -> list[Html]:
     parts = []
     for value in axes.y_ticks():
         y = axes.y(value)
-        parts.append(f'<line class="grid" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>')
-        parts.append(f'<text x="{LEFT - 7}" y="{y + 4:.1f}" text-anchor="end">{number(value)}</text>')
+        parts.append(markup('<line class="grid" x1="{}" x2="{}" y1="{:.1f}" y2="{:.1f}"/>', LEFT, WIDTH - RIGHT, y, y))
+        parts.append(markup('<text x="{}" y="{:.1f}" text-anchor="end">{}</text>', LEFT - 7, y + 4, number(value)))
     for value in ticks(0.0, max(axes.right, 1e-9), 4):
         x = axes.x(value)
         anchor = "end" if x > WIDTH - 40 else "middle"
-        parts.append(f'<text x="{x:.1f}" y="{HEIGHT - 12}" text-anchor="{anchor}">{count(value)}</text>')
+        line = '<text x="{:.1f}" y="{}" text-anchor="{}">{}</text>'
+        parts.append(markup(line, x, HEIGHT - 12, anchor, count(value)))
     return parts
 
 
-def _line(axes: Axes, series: Series) -> list[str]:
-    curve, name = series.curve, f"s{series.colour}"
-    parts = [f'<path class="seed {name}" d="{_path(axes, x, y)}"/>' for x, y in series.seeds]
+def _line(axes: Axes, series: Series) -> list[Html]:
+    curve, name = series.curve, colour_class(series.colour)
+    line = '<path class="{} {} {}" d="{}"/>'
+    parts = [
+        markup(line, "seed", name, "open" if seed.unfinished else "", _path(axes, seed.x, seed.y))
+        for seed in series.seeds
+    ]
     if len(curve.x) > 1 and bool((curve.high > curve.low).any()):
         upper = _points(axes, curve.x, curve.high)
         lower = _points(axes, curve.x, curve.low)[::-1]
-        parts.append(f'<path class="band {name}" d="M{"L".join([*upper, *lower])}Z"/>')
+        parts.append(markup('<path class="band {}" d="M{}Z"/>', name, "L".join([*upper, *lower])))
     if len(curve.x) == 1:
-        x, y = axes.x(float(curve.x[0])), axes.y(float(curve.mean[0]))
-        return [*parts, f'<circle class="dot {name}" cx="{x:.1f}" cy="{y:.1f}" r="3"/>']
-    return [*parts, f'<path class="mean {name}" d="{_path(axes, curve.x, curve.mean)}"/>']
+        place = axes.x(float(curve.x[0])), axes.y(float(curve.mean[0]))
+        return [*parts, markup('<circle class="dot {}" cx="{:.1f}" cy="{:.1f}" r="3"/>', name, *place)]
+    path = _path(axes, curve.x, curve.mean)
+    return [*parts, markup(line, "mean", name, "open" if series.unfinished else "", path)]
 
 
 def _path(axes: Axes, x: np.ndarray, y: np.ndarray) -> str:
@@ -131,19 +164,21 @@ def _points(axes: Axes, x: np.ndarray, y: np.ndarray) -> list[str]:
     return [f"{axes.x(a):.1f},{axes.y(b):.1f}" for a, b in pairs]
 
 
-def _data(axes: Axes, series: Sequence[Series]) -> str:
-    """The numbers of the tooltip as JSON: pixel, x and value of every series."""
+def _data(axes: Axes, series: Sequence[Series]) -> Html:
+    """The numbers of the tooltip as JSON: pixel, x, value, its error and the number of runs of every series."""
     lines = [
         {
             "label": s.label,
-            "colour": s.colour,
+            "colour": colour_class(s.colour),
             "px": [round(axes.x(v), 1) for v in s.curve.x.tolist()],
             "x": s.curve.x.tolist(),
             "y": [float(f"{v:.6g}") for v in s.curve.mean.tolist()],
+            "error": [float(f"{v:.3g}") for v in (s.curve.high - s.curve.mean).tolist()],
+            "runs": s.curve.runs.tolist(),
         }
         for s in series
     ]
-    return json.dumps(lines).replace("<", "\\u003c")
+    return Html(json.dumps(lines).replace("<", "\\u003c"))  # a script element ends at its first </
 
 
 def number(value: float) -> str:

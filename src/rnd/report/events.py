@@ -29,8 +29,8 @@ class Events:
 
     def after(self, reward: float, done: bool) -> tuple[str, ...]:
         """The events of the last step. Call it once after every step."""
-        if done:
-            return ("end of the episode",)
+        if done:  # lives, room and memory are those of the next episode already
+            return (*self._reward(reward), "end of the episode")
         found = []
         lives, room, ram = int(self._arrays["lives"][0]), int(self._arrays["room"][0]), self._memory()
         if lives < self._lives:
@@ -40,10 +40,13 @@ class Events:
             found.append(f"new room {room % 256}" + (f" of level {room // 256 + 1}" if room >= 256 else ""))
         if self.montezuma:
             found += inventory_events(int(self._ram[INVENTORY]), int(ram[INVENTORY]), reward)
-        elif reward:
-            found.append(f"reward {reward:+g}")
+        else:
+            found += self._reward(reward)
         self._lives, self._ram = lives, ram
         return tuple(found)
+
+    def _reward(self, reward: float) -> list[str]:
+        return [f"reward {reward:+g}"] if reward else []
 
     def _memory(self) -> np.ndarray:
         return self._single_env.ale.getRAM().copy() if self.montezuma else np.zeros(128, np.uint8)

@@ -17,7 +17,7 @@ from rnd.record.files import write_atomically
 from rnd.record.progress import count
 from rnd.record.tables import csv_text
 from rnd.report.aggregate import Curve, align, interquartile, mean_and_error
-from rnd.report.runs import Run
+from rnd.report.runs import Run, averaged
 
 COLOURS = ("#0b6e99", "#d1495b", "#2e8b57", "#e09f3e", "#6a4c93", "#7d5a50", "#3d405b", "#c06c84")
 """Most colour-blind readers can distinguish these, in this order."""
@@ -44,7 +44,7 @@ class Line:
     @property
     def drawn(self) -> tuple[Run, ...]:
         """The finished runs. Where none is finished all runs, and the curve is marked as unfinished."""
-        return self.finished or self.runs
+        return averaged(self.runs)
 
     @property
     def legend(self) -> str:
@@ -145,6 +145,11 @@ def new_figure(width: float, height: float) -> Any:
     return figure
 
 
+def legend_below(ax: Any) -> None:
+    """The legend under the axes, where it covers no curve; the layout makes room for it."""
+    ax.legend(fontsize=7.5, frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.16), borderaxespad=0)
+
+
 def _figure(picture: Picture, curves: list[list[Curve]], iqm: bool) -> Any:
     columns = min(picture.columns, len(picture.panels))
     rows = -(-len(picture.panels) // columns)
@@ -180,7 +185,7 @@ def _panel(ax: Any, panel: Panel, curves: list[Curve], x: str) -> None:
     ax.grid(alpha=0.25, lw=0.6)
     ax.tick_params(labelsize=8)
     if any(len(curve.x) for curve in curves):
-        ax.legend(fontsize=7.5, frameon=False, loc="best")
+        legend_below(ax)
     else:
         ax.text(0.5, 0.5, "no data yet", transform=ax.transAxes, ha="center", color="#888888")
 

@@ -5,7 +5,6 @@ Every place has two colours, by the time of its first entry and by the number of
 
 from __future__ import annotations
 
-import html
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,6 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from rnd.record.progress import count
+from rnd.report.layout import Layout, layout_of
+from rnd.report.markup import Html, data_url, markup
 from rnd.report.runs import Group
 
 PYRAMID = ((0, 1, 2), (3, 4, 5, 6, 7), (8, 9, 10, 11, 12, 13, 14), (15, 16, 17, 18, 19, 20, 21, 22, 23))
@@ -48,18 +49,17 @@ def visits(group: Group) -> dict[int, Visit]:
     return merged
 
 
-def map_of(group: Group) -> str:
+def map_of(group: Group) -> Html:
     """The map for the game of the group; empty where there is nothing to draw."""
-    env_id = next((run.config.env.id for run in group.runs if run.config), "")
-    found = visits(group)
+    env_id, found = group.env_id, visits(group)
     if "MontezumaRevenge" in env_id:  # one pyramid per level; a higher one is drawn if a run has reached it
-        return "".join(pyramid(level, found) for level in sorted({0, *(place // 256 for place in found)}))
-    if not env_id or not found:
-        return ""
-    return grid(found) if env_id.startswith(("MiniGrid", "BabyAI")) else room_list(found)
+        return markup("{}", [pyramid(level, found) for level in sorted({0, *(place // 256 for place in found)})])
+    if not found:
+        return Html()
+    return grid(found, layout_of(env_id)) if env_id.startswith(("MiniGrid", "BabyAI")) else room_list(found)
 
 
-def pyramid(level: int, found: dict[int, Visit]) -> str:
+def pyramid(level: int, found: dict[int, Visit]) -> Html:
     """The 24 rooms of a level."""
     shade = Shade(found)
     width, height = 9 * (ROOM[0] + GAP) - GAP, 4 * (ROOM[1] + GAP) - GAP
@@ -70,57 +70,106 @@ def pyramid(level: int, found: dict[int, Visit]) -> str:
             visit = found.get(level * 256 + room)
             seen += visit is not None
             parts.append(_room(room, x, y, visit, shade))
-    return (
-        f"<h4>Level {level + 1}: {seen} of 24 rooms</h4>"
-        f'<svg class="map pyramid" viewBox="-1 -1 {width + 2} {height + 2}" role="img" '
-        f'aria-label="rooms of level {level + 1}">{"".join(parts)}</svg>{shade.legend()}'
+    return markup(
+        '<h5>Level {level}: {seen} of 24 rooms</h5><svg class="map pyramid" viewBox="-1 -1 {width} {height}" '
+        'role="img" aria-label="rooms of level {level}">{rooms}</svg>{legend}',
+        level=level + 1,
+        seen=seen,
+        width=width + 2,
+        height=height + 2,
+        rooms=parts,
+        legend=shade.legend(),
     )
 
 
-def _room(room: int, x: int, y: int, visit: Visit | None, shade: Shade) -> str:
+def _room(room: int, x: int, y: int, visit: Visit | None, shade: Shade) -> Html:
     name = f"room {room}" + (" (start)" if room == START else " (treasure)" if room == TREASURE else "")
-    box = f'x="{x}" y="{y}" width="{ROOM[0]}" height="{ROOM[1]}" rx="7"'
     middle = x + ROOM[0] / 2
-    state, style, words, baseline, times = "unseen", "", f"{name}: never entered", y + 40, ""
+    state, words, baseline, times = "unseen", f"{name}: never entered", y + 40, Html()
     if visit is not None:
-        state, style, words, baseline = "seen", f' style="{shade.style(visit)}"', visit.words(name), y + 34
-        times = f'<text class="times" x="{middle}" y="{y + 54}" text-anchor="middle">{_short(visit.times)}</text>'
-    return (
-        f'<g class="room {state}" data-room="{room}" tabindex="0"{style}><title>{html.escape(words)}</title>'
-        f'<rect {box}/><text x="{middle}" y="{baseline}" text-anchor="middle">{room}</text>{times}</g>'
+        state, words, baseline = f"seen {shade.classes(visit)}", visit.words(name), y + 34
+        line = '<text class="times" x="{}" y="{}" text-anchor="middle">{}</text>'
+        times = markup(line, middle, y + 54, _short(visit.times))
+    return markup(
+        '<g class="room {state}" data-room="{room}" tabindex="0"><title>{words}</title>'
+        '<rect x="{x}" y="{y}" width="{width}" height="{height}" rx="7"/>'
+        '<text x="{middle}" y="{baseline}" text-anchor="middle">{room}</text>{times}</g>',
+        state=state,
+        room=room,
+        words=words,
+        x=x,
+        y=y,
+        width=ROOM[0],
+        height=ROOM[1],
+        middle=middle,
+        baseline=baseline,
+        times=times,
     )
 
 
-def grid(found: dict[int, Visit]) -> str:
-    """The visited cells of a grid."""
+def grid(found: dict[int, Visit], layout: Layout | None) -> Html:
+    """The visited cells of a grid, beside the layout of an episode."""
     shade = Shade(found)
-    xs, ys = [p % 256 for p in found], [p // 256 for p in found]
-    left, top = min(xs), min(ys)
-    columns, rows = max(xs) - left + 1, max(ys) - top + 1
+    columns, rows = (layout.columns, layout.rows) if layout else (0, 0)
+    columns, rows = max(columns, *(p % 256 + 1 for p in found)), max(rows, *(p // 256 + 1 for p in found))
+    cell = min(max(300 // columns, 8), 28)  # pixels
     cells = [
-        f'<g class="room seen" tabindex="0" style="{shade.style(visit)}">'
-        f"<title>{html.escape(visit.words(f'cell ({place % 256}, {place // 256})'))}</title>"
-        f'<rect x="{place % 256 - left}" y="{place // 256 - top}" width="0.96" height="0.96"/></g>'
+        markup(
+            '<g class="room seen {}" tabindex="0"><title>{}</title>'
+            '<rect x="{}" y="{}" width="0.96" height="0.96"/></g>',
+            shade.classes(visit),
+            visit.words(f"cell ({place % 256}, {place // 256})"),
+            place % 256,
+            place // 256,
+        )
         for place, visit in sorted(found.items())
     ]
-    return (
-        f"<h4>{len(found):,} cells visited</h4>"
-        f'<svg class="map cells" viewBox="-0.1 -0.1 {columns + 0.2} {rows + 0.2}" role="img" '
-        f'aria-label="visited cells" '
-        f'style="max-width:{max(160, 22 * columns)}px">{"".join(cells)}</svg>{shade.legend()}'
+    picture, note = Html(), "All episodes are laid over each other."
+    if layout:
+        line = '<figure><img class="layout" width="{}" alt="{}" src="{}"><figcaption>one episode</figcaption></figure>'
+        words, url = "the layout of one episode", data_url(layout.png, "image/png")
+        picture = markup(line, cell * layout.columns, words, url)
+        note = "The layout is the same in every episode."
+        if layout.changes:
+            note = (
+                "Every episode has another layout, and all are laid over each other: a cell that is coloured was "
+                "entered in some episode, and may be a wall in another."
+            )
+    return markup(
+        '<h5>{number:,} cells visited</h5><p class="note">{note}</p><div class="grids"><figure>'
+        '<svg class="map cells" width="{width}" viewBox="0 0 {columns} {rows}" role="img" '
+        'aria-label="visited cells">{cells}</svg><figcaption>all episodes</figcaption></figure>{picture}</div>'
+        "{legend}",
+        number=len(found),
+        note=note,
+        width=cell * columns,
+        columns=columns,
+        rows=rows,
+        cells=cells,
+        picture=picture,
+        legend=shade.legend(),
     )
 
 
-def room_list(found: dict[int, Visit]) -> str:
+def room_list(found: dict[int, Visit]) -> Html:
     """Rooms in the order in which they were found."""
     shade = Shade(found)
     chips = [
-        f'<li class="room seen" tabindex="0" style="{shade.style(visit)}" '
-        f'title="{html.escape(visit.words(f"room {place}"), quote=True)}">{place}'
-        f"<small>{_short(visit.times)}</small></li>"
+        markup(
+            '<li class="room seen {}" tabindex="0" title="{}">{}<small>{}</small></li>',
+            shade.classes(visit),
+            visit.words(f"room {place}"),
+            place,
+            _short(visit.times),
+        )
         for place, visit in sorted(found.items(), key=lambda item: (item[1].first, item[0]))
     ]
-    return f'<h4>{len(found)} rooms entered</h4><ol class="map chips">{"".join(chips)}</ol>{shade.legend()}'
+    line = '<h5>{} rooms entered</h5><ol class="map chips">{}</ol>{}'
+    return markup(line, len(found), chips, shade.legend())
+
+
+SHADES = 32
+"""Steps of a scale of colours."""
 
 
 class Shade:
@@ -130,19 +179,31 @@ class Shade:
         self.last = max((v.first for v in found.values()), default=1)
         self.most = max((v.times for v in found.values()), default=1)
 
-    def style(self, visit: Visit) -> str:
-        when = ramp(WHEN, math.sqrt(visit.first / max(self.last, 1)))
-        often = ramp(OFTEN, math.log1p(visit.times) / math.log1p(self.most))
-        return f"--when:{_css(when)};--when-ink:{_ink(when)};--often:{_css(often)};--often-ink:{_ink(often)}"
+    def classes(self, visit: Visit) -> str:
+        """The names of a place's two colours in `style`."""
+        when = math.sqrt(visit.first / max(self.last, 1))
+        often = math.log1p(visit.times) / math.log1p(self.most)
+        return f"w{round(when * SHADES)} o{round(often * SHADES)}"
 
-    def legend(self) -> str:
-        when, often = (", ".join(_css(colour) for colour in colours) for colours in (WHEN, OFTEN))
-        return (
-            f'<p class="legend when"><span>first entered: early</span>'
-            f'<i style="background:linear-gradient(90deg,{when})"></i><span>{count(self.last)} frames</span></p>'
-            f'<p class="legend often"><span>entered: once</span>'
-            f'<i style="background:linear-gradient(90deg,{often})"></i><span>{self.most:,} times</span></p>'
+    def legend(self) -> Html:
+        return markup(
+            '<p class="legend when"><span>first entered: early</span><i></i><span>{} frames</span></p>'
+            '<p class="legend often"><span>entered: once</span><i></i><span>{:,} times</span></p>',
+            count(self.last),
+            self.most,
         )
+
+
+def style() -> str:
+    """The colours of maps as CSS."""
+    rules = []
+    for name, letter, colours in (("when", "w", WHEN), ("often", "o", OFTEN)):
+        scale = ", ".join(_css(colour) for colour in colours)
+        rules.append(f".legend.{name} i {{ background: linear-gradient(90deg, {scale}) }}")
+        for step in range(SHADES + 1):
+            colour = ramp(colours, step / SHADES)
+            rules.append(f".{letter}{step} {{ --{name}: {_css(colour)}; --{name}-ink: {_ink(colour)} }}")
+    return "\n".join(rules)
 
 
 def ramp(colours: Sequence[tuple[int, int, int]], share: float) -> tuple[int, int, int]:

@@ -20,4 +20,4 @@ class WatchOptions:
     fps: int | None = None
     """Steps per second of the video; default 30 for Atari, 10 elsewhere."""
     out: str | None = None
-    """Where to write, without file ending; default: RUN/watch/episode, or the file's name."""
+    """Where to write, without file ending; default: RUN/watch/episode, or runs/watch/NAME for a file or checkpoint."""

@@ -1,6 +1,6 @@
 "use strict";
 // The page is complete without this: it adds the pointer's values, the map's switch, and what a tapped room says.
-const short = v => Math.abs(v) >= 1e9 ? (v / 1e9).toFixed(2) + " G" : Math.abs(v) >= 1e6 ? (v / 1e6).toFixed(2) + " M"
+const short = v => Math.abs(v) >= 1e9 ? +(v / 1e9).toFixed(2) + " G" : Math.abs(v) >= 1e6 ? +(v / 1e6).toFixed(2) + " M"
   : Math.abs(v) >= 1000 ? Math.round(v).toLocaleString("en") : String(+v.toPrecision(4));
 
 for (const chart of document.querySelectorAll(".chart")) {
@@ -23,8 +23,9 @@ for (const chart of document.querySelectorAll(".chart")) {
     for (const { line, i, px } of near) {
       if (Math.abs(px - chosen.px) > 6) continue;
       const row = document.createElement("div"), key = document.createElement("span");
-      key.className = "key s" + line.colour;
-      row.append(key, (lines.length > 1 ? line.label + ": " : "") + short(line.y[i]));
+      key.className = "key " + line.colour;
+      const spread = line.runs[i] > 1 ? " ± " + short(line.error[i]) + " (" + Math.round(line.runs[i]) + " runs)" : "";
+      row.append(key, (lines.length > 1 ? line.label + ": " : "") + short(line.y[i]) + spread);
       tip.append(row);
     }
     tip.hidden = false;

@@ -1,10 +1,11 @@
-"""One self-contained HTML page about runs. It loads nothing from a network, and lists what could not be read."""
+"""One self-contained HTML page about runs. It loads nothing from a network, and lists what could not be read.
+
+The page has one part per environment: summary, curves, maps and videos of its runs, their config and commands.
+"""
 
 from __future__ import annotations
 
-import base64
-import html
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -14,8 +15,9 @@ from rnd import __version__
 from rnd.record.files import write_atomically
 from rnd.record.progress import Trend, count, duration
 from rnd.report.aggregate import align, mean_and_error, thin
-from rnd.report.chart import Series, line_chart, number
-from rnd.report.maps import map_of
+from rnd.report.chart import Seed, Series, colour_class, line_chart, number
+from rnd.report.maps import map_of, style
+from rnd.report.markup import Html, content_policy, data_url, markup
 from rnd.report.reproduce import command_of, config_table, origin
 from rnd.report.runs import Group, Run, game_of, grouped
 
@@ -23,9 +25,6 @@ HERE = Path(__file__).parent
 POINTS = 400
 """Largest number of points per line; more rows are averaged in blocks."""
 LARGEST_VIDEO = 40 * 2**20
-COLOURS = 8
-POLICY = "default-src 'none'; img-src data:; media-src data:; style-src 'unsafe-inline'; script-src 'unsafe-inline'"
-"""With this policy the browser itself refuses to load anything from elsewhere."""
 
 RESULTS = (
     ("return_mean", "Return", "mean of the last 100 episodes"),
@@ -52,84 +51,156 @@ LEARNING = (
 def write_page(runs: Sequence[Run], path: Path, progress: Callable[[str], None] = lambda _: None) -> None:
     """Write the page of one run, or the comparison of several."""
     groups = grouped(list(runs))
-    progress("curves")
-    sections = [head(runs, groups), warnings(runs), summary(groups), charts("Results", RESULTS, groups)]
-    progress("maps")
-    sections.append(maps(groups))
-    progress("videos")
-    sections.append(videos(runs))
-    progress("losses")
-    sections += [charts("Learning", LEARNING, groups), config_table(groups), reproduce(groups)]
-    title = html.escape(title_of(runs, groups))
-    text = (
-        f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{title}</title>'
-        f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">'
+    by_env: dict[str, list[Group]] = {}
+    for group in groups:
+        by_env.setdefault(group.env_id, []).append(group)
+    parts = [head(runs, by_env), warnings(runs), overview(by_env)]
+    for i, (env_id, own) in enumerate(by_env.items(), 1):
+        progress(f"environment {i} of {len(by_env)}")
+        line = '<section class="environment" id="env-{}"><h2>{}</h2>{}</section>'
+        parts.append(markup(line, i, env_id, environment(own, alone=len(by_env) == 1)))
+    styles, script = (HERE / "page.css").read_text() + style(), (HERE / "page.js").read_text()
+    text = markup(
+        '<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{title}</title>'
+        '<meta http-equiv="Content-Security-Policy" content="{policy}">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<style>{(HERE / 'page.css').read_text()}</style></head><body><main>{''.join(sections)}"
-        f"<footer>written by rnd {__version__} on {datetime.now(UTC):%Y-%m-%d %H:%M} UTC</footer></main>"
-        f"<script>{(HERE / 'page.js').read_text()}</script></body></html>\n"
+        "<style>{styles}</style></head><body><main>{parts}"
+        "<footer>written by rnd {version} on {date} UTC</footer></main>"
+        "<script>{script}</script></body></html>\n",
+        title=title_of(runs, by_env),
+        policy=content_policy(script, styles),
+        styles=Html(styles),
+        parts=parts,
+        version=__version__,
+        date=f"{datetime.now(UTC):%Y-%m-%d %H:%M}",
+        script=Html(script),
     )
     path.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(path, text)
 
 
-def section(name: str, title: str, style: str, items: Sequence[str], before: str = "") -> str:
-    """A heading and a box of items with a CSS class; empty where there are no items."""
-    body = "".join(items)
-    return f'<section id="{name}"><h2>{title}</h2>{before}<div class="{style}">{body}</div></section>' if body else ""
-
-
-def title_of(runs: Sequence[Run], groups: Sequence[Group]) -> str:
+def title_of(runs: Sequence[Run], by_env: dict[str, list[Group]]) -> str:
     if len(runs) == 1:
         return runs[0].name
-    games = ", ".join(sorted({game_of(run.config) for run in runs if run.config})) or "runs"
-    return f"{games}: {len(runs)} runs" + (f" of {len(groups)} experiments" if len(groups) > 1 else "")
+    if len(by_env) > 1:
+        return f"{len(runs)} runs in {len(by_env)} environments"
+    game = next((game_of(run.config) for run in runs if run.config), "unknown")
+    return f"{game}: {len(runs)} runs"
 
 
-def head(runs: Sequence[Run], groups: Sequence[Group]) -> str:
+def head(runs: Sequence[Run], by_env: dict[str, list[Group]]) -> Html:
     done = sum(run.finished for run in runs)
     state = "finished" if done == len(runs) else f"{done} of {len(runs)} runs finished"
-    config = runs[0].config if runs else None
-    words = f"{html.escape(config.env.id)} · {html.escape(config.bonus)} · {config.policy}" if config else "unknown run"
-    if len(groups) > 1:
-        words = ", ".join(sorted({html.escape(run.config.env.id) for run in runs if run.config})) or words
-    title = html.escape(title_of(runs, groups))
-    return f'<header><p>{words} <span class="state">{state}</span></p><h1>{title}</h1></header>'
+    links = [markup('<a href="#env-{}">{}</a>', i, env_id) for i, env_id in enumerate(by_env, 1)]
+    return markup(
+        '<header><h1>{}</h1><p><span class="state">{}</span>{}</p></header>',
+        title_of(runs, by_env),
+        runs[0].state if len(runs) == 1 else state,
+        links if len(by_env) > 1 else "",
+    )
 
 
-def warnings(runs: Sequence[Run]) -> str:
+def warnings(runs: Sequence[Run]) -> Html:
     found = [(run, text) for run in runs for text in run.warnings]
-    if not found:
-        return ""
-    items = "".join(f"<li>{html.escape((run.name + ': ' if len(runs) > 1 else '') + text)}</li>" for run, text in found)
-    return f'<div class="warnings" role="alert"><strong>Missing or incomplete data</strong><ul>{items}</ul></div>'
+    items = [markup("<li>{}{}</li>", run.name + ": " if len(runs) > 1 else "", text) for run, text in found]
+    box = '<div class="warnings" role="alert"><strong>Missing or incomplete data</strong><ul>{}</ul></div>'
+    return markup(box, items) if items else Html()
 
 
-def summary(groups: Sequence[Group]) -> str:
-    cards = []
-    for i, group in enumerate(groups):
-        tiles = "".join(f"<div><dt>{name}</dt><dd>{html.escape(value)}</dd></div>" for name, value in facts(group))
-        heading = f"<h3>{key(i)}{html.escape(group.label)}</h3>"
-        cards.append(f'<article class="card">{heading}<dl class="tiles">{tiles}</dl></article>')
-    return section("summary", "Summary", "cards", cards)
+def overview(by_env: dict[str, list[Group]]) -> Html:
+    """The results of all environments in one table; empty for a single one, whose summary has them."""
+    if len(by_env) < 2:
+        return Html()
+    columns = {"frames": "frames", "return": "return, last 100", "best": "best return", "success": "success, last 100"}
+    rows = []
+    for i, (env_id, groups) in enumerate(by_env.items(), 1):
+        rows.append(markup('<tr><th colspan="6"><a href="#env-{}">{}</a></th></tr>', i, env_id))
+        for group in groups:
+            found = dict(facts(group))
+            values = [found.get(name, "") for name in columns.values()]
+            cells = [markup("<td>{}</td>", value) for value in (runs_of(group), *values)]
+            rows.append(markup("<tr><td>{}{}</td>{}</tr>", key(group), group.label, cells))
+    heads = [markup("<th>{}</th>", name) for name in ("", "runs", *columns)]
+    table = '<div class="card scroll"><table class="overview"><tr>{}</tr>{}</table></div>'
+    note = "last 100 episodes" + (f", {NOTE}" if several_runs(by_env.values()) else "")
+    return section("overview", "Overview", markup(table, heads, rows), note)
+
+
+NOTE = "mean over finished runs ± standard error"
+
+
+def several_runs(environments: Iterable[Sequence[Group]]) -> bool:
+    """Whether any group has more than one run."""
+    return any(len(group.runs) > 1 for groups in environments for group in groups)
+
+
+def environment(groups: Sequence[Group], alone: bool) -> list[Html]:
+    """All about the runs of one environment; what is not a result is folded where there are several environments."""
+    note = f"{NOTE}, runs behind" if several_runs([groups]) else ""
+    return [
+        section("summary", "Summary", markup('<div class="cards">{}</div>', [card(group) for group in groups])),
+        section("results", "Results", charts(RESULTS, groups), note),
+        maps(groups),
+        videos([run for group in groups for run in group.runs]),
+        section("learning", "Learning", charts(LEARNING, groups), note, folded=not alone),
+        section(
+            "config", "Config", config_table(groups), "* differs from the preset", folded=not alone or len(groups) == 1
+        ),
+        section("reproduce", "How to reproduce it", reproduce(groups), folded=not alone),
+    ]
+
+
+def section(name: str, title: str, body: Html, note: str = "", *, folded: bool | None = None) -> Html:
+    """A heading and its body; empty without a body. `folded`: whether a part that can be folded is so at first."""
+    if not body:
+        return Html()
+    heading = markup("<h3>{}{}</h3>", title, markup(" <small>{}</small>", note) if note else "")
+    if folded is None:
+        return markup('<section class="{}">{}{}</section>', name, heading, body)
+    line = '<section class="{}"><details{}><summary>{}</summary>{}</details></section>'
+    return markup(line, name, "" if folded else Html(" open"), heading, body)
+
+
+def card(group: Group) -> Html:
+    tile = '<div><dt>{}</dt><dd class="{}">{}</dd></div>'
+    tiles = [markup(tile, name, "long" if len(value) > 14 else "", value) for name, value in facts(group)]
+    left_out = len(group.left_out)
+    words = f"{left_out} unfinished: dashed in the charts, and not in the means" if left_out else ""
+    note = markup('<p class="note">{}</p>', words) if words else ""
+    return markup(
+        '<article class="card"><h4>{}{}</h4><dl class="tiles">{}</dl>{}</article>', *heading(group), tiles, note
+    )
+
+
+def heading(group: Group) -> tuple[Html, str]:
+    return key(group), group.label
+
+
+def runs_of(group: Group) -> str:
+    done, all_runs = sum(run.finished for run in group.runs), len(group.runs)
+    if done == all_runs:
+        return f"{all_runs}"
+    return f"{done} of {all_runs} finished" if all_runs > 1 else "unfinished"
 
 
 def facts(group: Group) -> list[tuple[str, str]]:
     """(name, value) pairs of the summary at the end of training: means over seeds, or the best value of any seed."""
 
     def values(name: str) -> np.ndarray:
-        found = np.array([run.last(name) for run in group.runs])
+        found = np.array([run.last(name) for run in group.averaged])
         return np.asarray(found[np.isfinite(found)])
 
-    found = [("runs", str(len(group.runs)))] if len(group.runs) > 1 else []
+    found = [("runs", runs_of(group))] if len(group.runs) > 1 else []
     if len(values("frames")):
-        found.append(("frames", count(float(values("frames").max()))))
+        first = group.averaged[0]
+        total = f" of {count(first.config.frames)}" if first.config and not first.finished else ""
+        found.append(("frames", count(float(values("frames").max())) + total))
     for name, title in (("return_mean", "return, last 100"), ("success", "success, last 100")):
         if len(values(name)):
-            mean = float(values(name).mean())
-            found.append((title, f"{mean:.0%}" if name == "success" else f"{mean:,.2f}"))
+            found.append((title, mean_text(values(name), percent=name == "success")))
     for name in ("return_best", "rooms", "places", "episodes"):
-        if len(values(name)) and values(name).max() != 0:
+        same = name == "places" and same_as_rooms([group])
+        if len(values(name)) and values(name).max() != 0 and not same:
             found.append(("best return" if name == "return_best" else name, number(float(values(name).max()))))
     speeds = [run.timing["frames_per_second"] for run in group.runs if len(run.timing.get("frames_per_second", ()))]
     if speeds:
@@ -139,92 +210,109 @@ def facts(group: Group) -> list[tuple[str, str]]:
     return [*found, *(Trend(group.runs[0].metrics).texts() if len(group.runs) == 1 else [])]
 
 
-def key(i: int) -> str:
-    return f'<span class="key s{i % COLOURS}"></span>'
+def mean_text(values: np.ndarray, *, percent: bool) -> str:
+    """The mean, and the standard error where there are several values."""
+    curve = mean_and_error(np.zeros(1), values[:, None])
+    mean, error = float(curve.mean[0]), float(curve.high[0] - curve.mean[0])
+    form = "{:.0%}" if percent else "{:,.2f}" if abs(mean) >= 1 else "{:.3g}"
+    return form.format(mean) + (f" ± {form.format(error)}" if len(values) > 1 else "")
 
 
-def legend(groups: Sequence[Group]) -> str:
+def key(group: Group) -> Html:
+    return markup('<span class="key {}{}"></span>', colour_class(group.colour), " open" if group.marked else "")
+
+
+def legend(groups: Sequence[Group]) -> Html:
     if len(groups) < 2:
-        return ""
-    items = "".join(f"<li>{key(i)}{html.escape(group.label)}</li>" for i, group in enumerate(groups))
-    return f'<ul class="legendbar">{items}</ul>'
+        return Html()
+    words = [", unfinished" if group.marked else "" for group in groups]
+    items = [markup("<li>{}{}{}</li>", *heading(group), word) for group, word in zip(groups, words, strict=True)]
+    return markup('<ul class="legendbar">{}</ul>', items)
 
 
 def series_of(groups: Sequence[Group], column: str) -> list[Series]:
-    """One line per group: the mean over its runs with the standard error, and every run behind it."""
+    """One line per group: the mean over its runs with the standard error, and every run behind it. Unfinished runs are
+    in no mean, unless a group has no others."""
     found = []
-    for i, group in enumerate(groups):
-        data = []
-        for run in group.runs:
-            y = (run.timing | run.metrics).get(column, np.empty(0))
-            x = run.metrics.get("frames", np.empty(0))
-            rows = min(len(x), len(y))
-            if rows and np.isfinite(y[:rows]).any():
-                data.append((x[:rows], y[:rows]))
-        curve = thin(mean_and_error(*align(data)), POINTS)
-        behind = [thin(mean_and_error(*align([pair])), POINTS) for pair in data] if len(data) > 1 else []
-        found.append(Series(group.label, i % COLOURS, curve, tuple((c.x, c.mean) for c in behind)))
+    for group in groups:
+        mean = [data for run in group.averaged if (data := column_of(run, column))]
+        seeds = [(data, False) for data in mean] if len(mean) > 1 or group.left_out else []
+        seeds += [(data, True) for run in group.left_out if (data := column_of(run, column))]
+        behind = [(thin(mean_and_error(*align([data])), POINTS), unfinished) for data, unfinished in seeds]
+        curve = thin(mean_and_error(*align(mean)), POINTS)
+        thin_lines = tuple(Seed(one.x, one.mean, unfinished) for one, unfinished in behind)
+        found.append(Series(group.label, group.colour, curve, thin_lines, group.marked))
     return found
 
 
-def charts(title: str, columns: Sequence[tuple[str, str, str]], groups: Sequence[Group]) -> str:
+def column_of(run: Run, column: str) -> tuple[np.ndarray, np.ndarray] | None:
+    """Frames and values of a column, where it has any."""
+    y, x = (run.timing | run.metrics).get(column, np.empty(0)), run.metrics.get("frames", np.empty(0))
+    rows = min(len(x), len(y))
+    return (x[:rows], y[:rows]) if rows and bool(np.isfinite(y[:rows]).any()) else None
+
+
+def same_as_rooms(groups: Sequence[Group]) -> bool:
+    """Whether places are rooms: in games with one level, and in others until the second is reached."""
+    runs = [run for group in groups for run in group.runs]
+    return all(np.array_equal(run.metrics.get("places", ()), run.metrics.get("rooms", ())) for run in runs)
+
+
+def charts(columns: Sequence[tuple[str, str, str]], groups: Sequence[Group]) -> Html:
     drawn = []
     for column, name, text in columns:
         series = series_of(groups, column)
-        if column not in ("rooms", "places") or any(s.curve.mean.any() for s in series):
+        empty = column in ("rooms", "places") and not any(s.curve.mean.any() for s in series)
+        if not empty and not (column == "places" and same_as_rooms(groups)):
             drawn.append(line_chart(name, series, text))
-    many = any(len(group.runs) > 1 for group in groups)
-    note = " <small>mean over runs, standard error shaded, runs behind</small>" if many else ""
-    return section(title.lower(), title + note, "charts", drawn, legend(groups))
+    body = [chart for chart in drawn if chart]
+    return markup('{}<div class="charts">{}</div>', legend(groups), body) if body else Html()
 
 
-def maps(groups: Sequence[Group]) -> str:
+def maps(groups: Sequence[Group]) -> Html:
     cards = [
-        f'<article class="card"><h3>{key(i)}{html.escape(group.label)}</h3>{body}<p class="said"></p></article>'
-        for i, group in enumerate(groups)
+        markup('<article class="card"><h4>{}{}</h4>{}<p class="said"></p></article>', *heading(group), body)
+        for group in groups
         if (body := map_of(group))
     ]
-    switch = (
+    switch = Html(
         '<div class="switch" role="group" aria-label="colour">'
         '<button value="when" aria-pressed="true">when first entered</button>'
         '<button value="often" aria-pressed="false">how often</button></div>'
     )
-    return section("map", "Where it has been", "maps", cards, switch)
+    body = markup('{}<div class="maps">{}</div>', switch, cards) if cards else Html()
+    return section("map", "Where it has been", body)
 
 
-def videos(runs: Sequence[Run]) -> str:
+def videos(runs: Sequence[Run]) -> Html:
     shown = []
     for run in runs:
         path = run.video
         if path is None:
             continue
-        name = f"<h3>{html.escape(run.name)}</h3>" if len(runs) > 1 else ""
         strip = path.with_suffix(".png")
         if path.stat().st_size > LARGEST_VIDEO:
-            body = f"<p>The video is too large for a page: {html.escape(str(path))}</p>"
+            body = markup("<p>The video is too large for a page: {}</p>", str(path))
         else:
-            body = f'<video controls muted playsinline preload="auto" src="{data_url(path, "video/mp4")}"></video>'
+            line = '<video controls muted playsinline preload="auto" src="{}"></video>'
+            body = markup(line, data_url(path.read_bytes(), "video/mp4"))
             if strip.exists():
-                url = data_url(strip, "image/png")
-                body += f'<img class="strip" alt="the bonus and the frames at its spikes" src="{url}">'
-        shown.append(f'<article class="card">{name}{body}</article>')
-    return section("video", "An episode and its bonus", "shows", shown)
+                line = '{}<img class="strip" alt="the bonus and the frames at its spikes" src="{}">'
+                body = markup(line, body, data_url(strip.read_bytes(), "image/png"))
+        name = markup("<h4>{}</h4>", run.name) if len(runs) > 1 else ""
+        shown.append(markup('<article class="card">{}{}</article>', name, body))
+    body = markup('<div class="shows">{}</div>', shown) if shown else Html()
+    return section("video", "An episode and its bonus", body)
 
 
-def data_url(path: Path, kind: str) -> str:
-    return f"data:{kind};base64,{base64.b64encode(path.read_bytes()).decode()}"
-
-
-def reproduce(groups: Sequence[Group]) -> str:
+def reproduce(groups: Sequence[Group]) -> Html:
     parts = []
-    for i, group in enumerate(groups):
+    for group in groups:
         known = [run for run in group.runs if run.config]
         if not known:
             continue
-        lines = [command_of(run.config) for run in known if run.config]
-        heading = f"<h3>{key(i)}{html.escape(group.label)}</h3>" if len(groups) > 1 else ""
-        parts.append(f"{heading}<pre>{html.escape(chr(10).join(lines))}</pre>{origin(known[0])}")
-    if not parts:
-        return ""
-    note = "<p><small>The same version, seed and kind of device give the same numbers.</small></p>"
-    return f'<section id="reproduce"><h2>How to reproduce it</h2>{"".join(parts)}{note}</section>'
+        lines = "\n".join(command_of(run.config) for run in known if run.config)
+        name = markup("<h4>{}{}</h4>", *heading(group)) if len(groups) > 1 else ""
+        parts.append(markup("{}<pre>{}</pre>{}", name, lines, origin(known[0])))
+    note = Html("<p><small>The same version, seed and kind of device give the same numbers.</small></p>")
+    return markup("{}{}", parts, note) if parts else Html()

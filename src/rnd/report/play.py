@@ -28,6 +28,7 @@ from rnd.errors import UserError
 from rnd.record.export import Agent
 from rnd.report.events import Events
 from rnd.rollout import Collector
+from rnd.transitions import Transitions
 
 LONGEST = 100_000
 """Steps after which an endless episode is cut."""
@@ -38,7 +39,8 @@ class PlayedStep:
     """One step: the bonus of the next observation, and the events."""
 
     step: int
-    bonus: float
+    bonus: float | None
+    """None at an episode's end where the environment does not give its last observation (Atari, DeepSea)."""
     reward: float
     score: float
     """The return so far, unclipped."""
@@ -60,12 +62,14 @@ class PlayedEpisode:
 
     @property
     def bonus(self) -> np.ndarray:
-        return np.array([step.bonus for step in self.steps])
+        """The bonus of every step; NaN where it is not known."""
+        return np.array([step.bonus for step in self.steps], float)
 
 
 def play(agent: Agent, seed: int, number: int, *, screens: bool) -> Iterator[PlayedStep]:
-    """Yield the steps of episode `number` of a seed. The last step has no bonus: the next observation that the
-    environment returns is the first of another episode."""
+    """Yield the steps of episode `number` of a seed, the last one included.
+
+    The environment resets itself within the last step: what belongs to that step is taken from before the reset."""
     config = _single(agent.config)
     env, single_env = environment(config, seed, number)
     with closing(env):
@@ -73,17 +77,60 @@ def play(agent: Agent, seed: int, number: int, *, screens: bool) -> Iterator[Pla
         generator = torch.Generator(device).manual_seed(environment_seed(seed, number) >> 1)
         collector = Collector(config, env, agent.policy, device, generator)
         collector.start()
-        events, score = Events(env.spec, single_env, env.buffers.arrays), 0.0
+        camera = Camera(single_env, env) if screens else None
+        events, score, lives = Events(env.spec, single_env, env.buffers.arrays), 0.0, 0
         for step in range(1, LONGEST + 1):
             rollout = collector.collect()
             reward, done = float(env.buffers["reward"][0]), bool(rollout.done_TN[0, 0])
+            if done and rollout.episodes[0].length < step:
+                return  # a vector environment that takes one more step to reset itself
             score += reward
-            bonus = float("nan") if done else float(agent.bonus.score(rollout.transitions)[0, 0])
-            room, lives = int(env.buffers["room"][0]), int(env.buffers["lives"][0])
-            picture = screen(single_env, env.buffers["obs"][0]) if screens and not done else None
+            room = int(env.buffers["final_room" if done else "room"][0])
+            if not done:
+                lives = int(env.buffers["lives"][0])
+            elif env.buffers["terminated"][0]:
+                lives = 0
+            bonus = _bonus(agent, rollout.transitions, env if done else None)
+            picture = camera.picture(done) if camera else None
             yield PlayedStep(step, bonus, reward, score, room, lives, events.after(reward, done), picture)
             if done:
                 return
+
+
+def _bonus(agent: Agent, transitions: Transitions, ended: VectorEnv | None) -> float | None:
+    """The bonus of a step. Where an episode has ended its next observation is `final_obs`, if there is one."""
+    if ended is not None:
+        if "final_obs" not in ended.buffers.arrays:
+            return None
+        frames = transitions.frames.clone()
+        frames[-1] = ended.buffers.tensors["final_obs"]
+        transitions = replace(transitions, frames=frames)
+    return float(agent.bonus.score(transitions)[0, 0])
+
+
+class Camera:
+    """Takes the picture of every step; that of the last one before the environment resets itself."""
+
+    def __init__(self, single_env: Any, env: VectorEnv):
+        self.single_env, self.env = single_env, env
+        self._last = self._take("obs")
+        if single_env is not None:
+            self._reset, single_env.reset = single_env.reset, self._before_reset
+
+    def picture(self, done: bool) -> np.ndarray:
+        if not done:
+            self._last = self._take("obs")
+        elif self.single_env is None and "final_obs" in self.env.buffers.arrays:
+            self._last = self._take("final_obs")
+        return self._last
+
+    def _take(self, name: str) -> np.ndarray:
+        return screen(self.single_env, self.env.buffers[name][0])
+
+    def _before_reset(self, *arguments: Any) -> None:
+        written = "final_obs" in self.env.buffers.arrays
+        self._last = self._take("final_obs" if written else "obs")
+        self._reset(*arguments)
 
 
 def episode(agent: Agent, seed: int, number: int) -> PlayedEpisode:
@@ -91,19 +138,21 @@ def episode(agent: Agent, seed: int, number: int) -> PlayedEpisode:
     played = PlayedEpisode(number)
     for step in play(agent, seed, number, screens=False):
         played.score = step.score
-        if np.isfinite(step.bonus):
-            played.steps.append(step)
+        played.steps.append(step)
     return played
 
 
 def _single(config: Config) -> Config:
-    """The run's config for one environment and rollouts of one step, on ale-py (the native core has no colours)."""
-    env = replace(config.env, num_envs=1, workers=0, backend="ale")
-    return replace(config, env=env, rollout_steps=1, minibatches=1, overlap=False, fast=False, device="cpu")
+    """The run's config for one environment and rollouts of one step. Without `bootstrap_truncated` a `final_obs`, where
+    there is one, is written at every end: Atari would write it at time limits alone."""
+    env = replace(config.env, num_envs=1, workers=0)
+    config = replace(config, env=env, rollout_steps=1, minibatches=1, device="cpu")
+    return replace(config, overlap=False, fast=False, bootstrap_truncated=False)
 
 
 def environment(config: Config, seed: int, number: int) -> tuple[VectorEnv, Any]:
-    """A VectorEnv of one environment, and that environment itself (None for those that come with rnd)."""
+    """A VectorEnv of one environment, and that environment itself (None for those that come with rnd). Atari is played
+    on ale-py: the native core has no colours."""
     env_id, own_seed = config.env.id, environment_seed(seed, number)
     if env_id.startswith("rnd/"):  # the run's own seed is part of these problems
         return envs.make(config), None

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import html
+import re
 import shlex
 from collections.abc import Sequence
 
 from rnd.config import Config
 from rnd.presets import ATARI_GAMES, changes
+from rnd.report.markup import Html, markup
 from rnd.report.runs import Group, Run, differences
 
 
@@ -24,12 +25,12 @@ def command_of(config: Config) -> str:
     return shlex.join(words)
 
 
-def config_table(groups: Sequence[Group]) -> str:
+def config_table(groups: Sequence[Group]) -> Html:
     """An HTML table of all fields. Fields that differ between groups are highlighted; those that differ from the preset
     have a star."""
     known = [group for group in groups if any(run.config for run in group.runs)]
     if not known:
-        return ""
+        return Html()
     configs = [next(run.config for run in group.runs if run.config) for group in known]
     flat = [config.flat() for config in configs]
     differing = differences(configs)
@@ -38,36 +39,35 @@ def config_table(groups: Sequence[Group]) -> str:
     rows = []
     for name in dict.fromkeys(name for values in flat for name in values if name not in hidden):
         classes = " ".join(["differs"] * (name in differing) + ["changed"] * (name in changed))
-        cells = "".join(f"<td>{html.escape(str(values.get(name, '')))}</td>" for values in flat)
-        rows.append(f'<tr class="{classes}"><td>{name}</td>{cells}</tr>')
-    heads = "".join(f"<th>{html.escape(group.label)}</th>" for group in known)
-    opened = "" if len(known) == 1 else " open"
-    return (
-        '<section id="config"><h2>Config <small>* differs from the preset of the game</small></h2>'
-        f"<details{opened}><summary>{len(rows)} fields</summary>"
-        f'<div class="card scroll"><table><tr><th>field</th>{heads}</tr>{"".join(rows)}</table></div>'
-        "</details></section>"
-    )
+        cells = [markup("<td>{}</td>", str(values.get(name, ""))) for values in flat]
+        rows.append(markup('<tr class="{}"><td>{}</td>{}</tr>', classes, breakable(name), cells))
+    heads = [markup("<th>{}</th>", group.label) for group in known]
+    table = '<div class="card scroll"><table><tr><th>field</th>{}</tr>{}</table></div>'
+    return markup(table, heads, rows)
 
 
-def origin(run: Run) -> str:
+def breakable(name: str) -> Html:
+    """A dotted name that may be broken at its dots and underscores, on a narrow screen."""
+    return Html("<wbr>".join(markup("{}", part) for part in re.split(r"(?<=[._])", name)))
+
+
+def origin(run: Run) -> Html:
     """Versions, commit and date as an HTML table, as far as run.json has them."""
     about = run.about
-    git = about.get("git") or {}
+    git, packages = (part if isinstance(part := about.get(name), dict) else {} for name in ("git", "packages"))
     commit = f"{git.get('commit')}{'' if git.get('clean') else ', with local changes'}" if git.get("commit") else None
-    packages = about.get("packages") or {}
     facts = {
         "rnd": about.get("rnd"),
         "commit": commit,
         "started": about.get("started"),
-        "resumed": len(about["resumed"]) if about.get("resumed") else None,
+        "resumed": len(about["resumed"]) if isinstance(about.get("resumed"), list) else None,
         "python": about.get("python"),
         "platform": about.get("platform"),
         **{name: packages[name] for name in packages if packages[name]},
     }
-    rows = "".join(
-        f"<tr><td>{html.escape(name)}</td><td>{html.escape(str(value))}</td></tr>"
+    rows = [
+        markup("<tr><td>{}</td><td>{}</td></tr>", name, str(value))
         for name, value in facts.items()
         if value is not None
-    )
-    return f'<div class="card scroll"><table>{rows}</table></div>' if rows else ""
+    ]
+    return markup('<div class="card scroll"><table>{}</table></div>', rows) if rows else Html()

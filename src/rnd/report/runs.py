@@ -8,7 +8,6 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-import time
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,11 +19,14 @@ from rnd.config import Config
 from rnd.errors import UserError
 from rnd.presets import changes
 from rnd.record.metrics import read_csv
+from rnd.record.progress import count
 
 Columns = dict[str, np.ndarray]
 
-PLAIN = ("env.id", "bonus", "policy")
+PLAIN = ("bonus", "policy")
 """Fields whose values need no name in a label."""
+LABEL_FIELDS = 4
+"""Fields in a label, unless more are needed to distinguish two groups."""
 
 
 @dataclass(eq=False)
@@ -52,6 +54,13 @@ class Run:
     def finished(self) -> bool:
         return self.config is not None and self.last("iteration") >= self.config.iterations
 
+    @property
+    def state(self) -> str:
+        """finished, or how far it came: a run that was stopped is no error."""
+        if self.config is None or not self.iterations or self.finished:
+            return "finished" if self.finished else "no data"
+        return f"unfinished: {count(self.last('frames'))} of {count(self.config.frames)} frames"
+
     def last(self, name: str) -> float:
         """The last value of a metric; NaN where there is none."""
         values = self.metrics.get(name, np.empty(0))
@@ -71,7 +80,7 @@ def read_run(path: Path) -> Run:
     run = Run(path)
     if data := _json(run, "config.json"):
         try:
-            run.config = Config.from_dict(data)
+            run.config = resolve(Config.from_dict(data), import_all=False)
         except (UserError, TypeError, AttributeError) as error:
             run.warnings.append(f"config.json is not understood: {error}")
     run.about = _json(run, "run.json")
@@ -105,45 +114,97 @@ def digest(config: Config) -> str:
     return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()[:8]
 
 
+def averaged(runs: tuple[Run, ...]) -> tuple[Run, ...]:
+    """The runs that a mean is taken of: the finished ones. Where none is finished all, and the mean is marked."""
+    return tuple(run for run in runs if run.finished) or runs
+
+
 @dataclass(frozen=True)
 class Group:
     """Runs of one experiment, which differ only in the seed."""
 
     label: str
+    """What distinguishes it from the other groups of its environment."""
     runs: tuple[Run, ...]
+    colour: int = 0
+    """The same for the same label in all environments."""
+    marked: bool = False
+    """No run of it is finished, and there are others to compare it with: its mean is dashed."""
+
+    @property
+    def env_id(self) -> str:
+        return self.runs[0].config.env.id if self.runs[0].config else "unknown environment"
+
+    @property
+    def averaged(self) -> tuple[Run, ...]:
+        return averaged(self.runs)
+
+    @property
+    def left_out(self) -> tuple[Run, ...]:
+        """Unfinished runs, where others are finished."""
+        return tuple(run for run in self.runs if run not in self.averaged)
 
 
 def grouped(runs: list[Run]) -> list[Group]:
-    """Runs grouped by config without the seed; labels name the fields that differ."""
-    groups: dict[str, list[Run]] = {}
+    """Runs grouped by config without the seed, one environment after the other. Labels are unique within each."""
+    groups: dict[tuple[str, str], list[Run]] = {}
     for run in runs:
-        key = digest(run.config) if run.config else f"unknown {run.path}"
-        groups.setdefault(key, []).append(run)
-    members = list(groups.values())
+        env_id = run.config.env.id if run.config else ""
+        groups.setdefault((env_id, digest(run.config) if run.config else str(run.path)), []).append(run)
+    by_env: dict[str, list[list[Run]]] = {}
+    for (env_id, _), members in groups.items():
+        by_env.setdefault(env_id, []).append(members)
+    fields = dict.fromkeys(name for members in by_env.values() for name in _differing(members))
+    found = [
+        (label, tuple(group))
+        for members in by_env.values()
+        for label, group in zip(_labels(members, list(fields)), members, strict=True)
+    ]
+    colours = {label: i for i, label in enumerate(dict.fromkeys(label for label, _ in found))}
+    marks = [len(runs) > 1 and not any(run.finished for run in group) for _, group in found]
+    return [Group(label, group, colours[label], mark) for (label, group), mark in zip(found, marks, strict=True)]
+
+
+def _differing(members: list[list[Run]]) -> list[str]:
+    """Fields that somebody chose, and that differ between the groups of an environment."""
     configs = [group[0].config for group in members if group[0].config]
     chosen = {name for config in configs for name in changes(config, "experiment")}
-    # Fields that only follow the preset of a game are not named: the game itself is.
-    differing = [name for name in differences(configs) if name in chosen or name in PLAIN]
-    labels = [_label(group[0], differing) for group in members]
-    return [Group(label, tuple(group)) for label, group in zip(labels, members, strict=True)]
+    return [name for name in differences(configs) if name in chosen or name == "env.num_envs"]
+
+
+def _labels(members: list[list[Run]], fields: list[str]) -> list[str]:
+    """One label per group: the first fields that differ, and more of them where labels would be equal."""
+    values = [_values(group[0].config) if group[0].config else {} for group in members]
+    used = [name for name in fields if name in PLAIN] + [name for name in fields if name not in PLAIN]
+    shown = used[:LABEL_FIELDS] or [*PLAIN]
+    for name in used[LABEL_FIELDS:]:
+        if len(_distinct(values, [*shown, name])) > len(_distinct(values, shown)):
+            shown.append(name)
+    labels = [
+        ", ".join(f"{'' if name in PLAIN else name.split('.')[-1] + ' '}{own[name]}" for name in shown if name in own)
+        or group[0].name
+        for own, group in zip(values, members, strict=True)
+    ]
+    return [
+        label if labels.count(label) == 1 else f"{label}, {group[0].path}"
+        for label, group in zip(labels, members, strict=True)
+    ]
+
+
+def _distinct(values: list[dict[str, Any]], names: list[str]) -> set[tuple[str, ...]]:
+    return {tuple(str(own.get(name)) for name in names) for own in values}
+
+
+def _values(config: Config) -> dict[str, Any]:
+    """All fields by dotted name; environments are those of all ranks."""
+    return resolve(config, import_all=False).flat() | {"env.num_envs": config.all_envs}
 
 
 def differences(configs: list[Config]) -> list[str]:
     """Dotted names of the fields in which experiments differ."""
-    flat = [resolve(config, import_all=False).flat() for config in configs]
+    flat = [_values(config) for config in configs]
     names = dict.fromkeys(name for config in configs for name in resolve(config, import_all=False).named("experiment"))
     return [name for name in names if len({str(values.get(name)) for values in flat}) > 1]
-
-
-def _label(run: Run, differing: list[str]) -> str:
-    if run.config is None:
-        return run.name
-    if not differing:
-        return f"{game_of(run.config)}, {run.config.bonus}, {run.config.policy}"
-    flat = resolve(run.config, import_all=False).flat()
-    parts = [game_of(run.config) if name == "env.id" else str(flat[name]) for name in PLAIN if name in differing]
-    parts += [f"{name.split('.')[-1]} {flat[name]}" for name in differing if name not in PLAIN and name in flat][:4]
-    return ", ".join(parts)
 
 
 def game_of(config: Config) -> str:
@@ -184,11 +245,6 @@ def _places(run: Run) -> dict[int, tuple[int, int]]:
 
 
 def _check_progress(run: Run) -> None:
-    """Warn about a run without metrics and about an unfinished run."""
+    """Warn about a run without metrics."""
     if not run.iterations:
         run.warnings.append("no metrics yet: the run has not ended its first rollout")
-    elif run.config and not run.finished:
-        seconds = max(0.0, time.time() - (run.path / "metrics.csv").stat().st_mtime)
-        ago = f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min" if seconds < 7200 else "hours"
-        done, total = int(run.last("iteration")), run.config.iterations
-        run.warnings.append(f"not finished: rollout {done:,} of {total:,}; last written {ago} ago")

@@ -10,7 +10,8 @@ MOST = 14
 
 def find_spikes(bonus: np.ndarray, most: int = MOST) -> list[int]:
     """Indices of the highest local maxima above the median, in order of time. Neighbours keep a distance, so that one
-    event is shown once."""
+    event is shown once. The bonus of the last step may be unknown (NaN)."""
+    bonus = bonus[np.isfinite(bonus)]
     if len(bonus) == 0:
         return []
     apart = max(2, len(bonus) // (3 * most))

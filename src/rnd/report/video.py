@@ -30,7 +30,7 @@ class Overlay:
         from PIL import ImageFont
 
         self.bonus, self.spikes, self.rooms = bonus, spikes, rooms
-        self.top = max(float(bonus.max()), 1e-12) * 1.08
+        self.top = max(float(np.nanmax(bonus)), 1e-12) * 1.08
         font = font_manager.findfont("DejaVu Sans")  # it is part of matplotlib
         self.small, self.large = ImageFont.truetype(font, 13), ImageFont.truetype(font, 17)
         self._dim, self._bright = self._plot(title, DIM), self._plot(title, ACCENT)
@@ -56,7 +56,8 @@ class Overlay:
         place = f"   room {step.room % 256}" if self.rooms and step.room >= 0 else ""
         lives = f"   lives {step.lives}" if step.lives else ""
         pen.text((x, 58), f"step {step.step:,}   return {step.score:g}{place}{lives}", fill=INK, font=self.small)
-        pen.text((x + width, 58), f"bonus {step.bonus:.4g}", fill=ACCENT, font=self.small, anchor="ra")
+        bonus = "–" if step.bonus is None else f"{step.bonus:.4g}"
+        pen.text((x + width, 58), f"bonus {bonus}", fill=ACCENT, font=self.small, anchor="ra")
         pen.text((x, y + height + 38), recent, fill=SPIKE, font=self.small)
         return np.asarray(image)
 
@@ -74,7 +75,8 @@ class Overlay:
         pen.text((x, y + height + 12), "0", fill=DIM, font=self.small, anchor="ma")
         end = f"{len(self.bonus):,} steps"
         pen.text((x + width, y + height + 12), end, fill=DIM, font=self.small, anchor="ra")
-        pen.line([self.point(i, value) for i, value in enumerate(self.bonus.tolist())], fill=colour, width=2)
+        known = [(i, value) for i, value in enumerate(self.bonus.tolist()) if np.isfinite(value)]
+        pen.line([self.point(i, value) for i, value in known], fill=colour, width=2)
         for number, index in enumerate(self.spikes, 1):
             px, py = self.point(index, float(self.bonus[index]))
             fill = SPIKE if colour == ACCENT else DIM

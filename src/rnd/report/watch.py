@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 from rich.console import Console
 
-from rnd.config import positive
+from rnd.config import Config, positive
 from rnd.errors import RunError
 from rnd.record.export import Agent, load_agent, unpacked_name
 from rnd.record.progress import Phase
@@ -27,18 +27,24 @@ from rnd.report.video import Mp4, Overlay
 def watch(path: Path, options: WatchOptions, console: Console, note: str = "") -> list[Path]:
     """Play the agent at `path`, write .mp4, .png (with `note` under it), .svg and .csv, and return their paths."""
     positive(options, "episodes", "spikes", "fps")
-    default = unpacked_name(path).with_suffix("") if path.is_file() else path / "watch" / "episode"
-    stem = Path(options.out) if options.out else default
+    stem = Path(options.out) if options.out else default_stem(path)
     video = stem.with_name(stem.name + ".mp4")
     agent = load_agent(path, "cpu")
     best = best_episode(agent, options, console)
-    if not best.steps:
-        raise RunError("the episode ended with its first step: there is nothing to show; play more with --episodes")
+    if not np.isfinite(best.bonus).any():
+        raise RunError("the episode ended with its first step: there is no bonus to show; play more with --episodes")
     spikes = find_spikes(best.bonus, options.spikes)
     title = f"{game_of(agent.config)}: {agent.config.bonus} bonus over an episode, return {best.score:g}"
     overlay = Overlay(title, best.bonus, spikes, rooms=agent.config.env.id.startswith("ALE/"))
     frames = write_video(agent, best, overlay, video, options, console)
     return [video, *draw_strip(best, spikes, frames, stem, title, note)]
+
+
+def default_stem(path: Path) -> Path:
+    """RUN/watch/episode for a run folder. An agent's file or a checkpoint may lie where nothing should be added."""
+    if (path / "config.json").is_file():
+        return path / "watch" / "episode"
+    return Path(Config.out) / "watch" / (unpacked_name(path).stem if path.is_file() else path.resolve().name)
 
 
 def best_episode(agent: Agent, options: WatchOptions, console: Console) -> PlayedEpisode:
@@ -50,7 +56,7 @@ def best_episode(agent: Agent, options: WatchOptions, console: Console) -> Playe
             phase.advance(number + 1)
 
     with Phase(console, "playing", options.episodes, unit="episodes") as phase:
-        return max(played(phase), key=lambda one: (one.score, float(one.bonus.max()) if one.steps else 0.0))
+        return max(played(phase), key=lambda one: (one.score, float(np.nan_to_num(one.bonus).max())))
 
 
 def write_video(
@@ -64,7 +70,7 @@ def write_video(
     fps = options.fps or (30 if agent.config.env.id.startswith("ALE/") else 10)
     with Mp4(path, fps) as video, Phase(console, "filming", len(best.steps)) as phase:
         for index, (step, expected) in enumerate(zip(replayed, best.steps, strict=False)):
-            if step.bonus != expected.bonus:
+            if (step.bonus, step.reward) != (expected.bonus, expected.reward):
                 text = "the environment must be deterministic for a seed"
                 raise RunError(f"the episode differs at step {step.step} when played again: {text}")
             if index in numbers:

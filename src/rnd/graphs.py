@@ -9,7 +9,9 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
+import threading
 from collections.abc import Callable
+from concurrent.futures import Future
 from typing import Any, Generic, ParamSpec, TypeVar, cast
 
 import torch
@@ -131,16 +133,31 @@ class DeviceEvent:
             self._event.synchronize()
 
 
-def channels_last(module: M, device: torch.device) -> M:
-    """Convolution weights in the memory order of the tensor cores."""
-    if device.type == "cuda":
-        module.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+def channels_last(module: M) -> M:
+    """Convolution weights in the memory order of the tensor cores, and of the fastest kernels of a CPU."""
+    module.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     return module
 
 
 def compiled(function: F, config: Config, device: torch.device) -> F:
     """`function` with fused kernels where there is a GPU."""
     return cast(F, torch.compile(function, dynamic=False)) if uses_graphs(config, device) else function
+
+
+def in_background(function: Callable[[], None], device: torch.device) -> Future[None]:
+    """Run in a thread that does not keep the process alive; waiting for the result raises its error."""
+    done: Future[None] = Future()
+
+    def work() -> None:
+        set_device(device)
+        try:
+            function()
+            done.set_result(None)
+        except BaseException as error:  # raised again where the result is read
+            done.set_exception(error)
+
+    threading.Thread(target=work, name="compiler", daemon=True).start()
+    return done
 
 
 def compile_sums(module: nn.Module, config: Config, device: torch.device) -> None:

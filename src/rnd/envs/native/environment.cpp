@@ -53,6 +53,7 @@ void power_on(Machine& m, const Rom& rom, u8 timer, const u8* ram) {
     m.cpu.interrupt = 1;
     m.swcha = 0xFF;
     m.swchb = kSwitches;
+    m.frame_done = 1;
 }
 
 void set_joystick(Machine& m, u8 action) {
@@ -60,19 +61,29 @@ void set_joystick(Machine& m, u8 action) {
     m.fire[0] = presses_fire(action);
 }
 
+// A frame that continues one that was cut is drawn into the same screen.
+bool run_frame(Environment& env, const Player& player, bool draw, u64& changed_rows) {
+    if (draw && env.machine.frame_done) env.newest ^= 1;
+    const i64 start = env.machine.frame_cycle;
+    player.run_frame(env.machine, draw ? env.screen[env.newest] : nullptr, changed_rows);
+    const i64 lines = (env.machine.frame_cycle - start) / kCyclesPerLine;
+    return env.machine.frame_done && (!draw || lines >= kFirstVisibleLine + kScreenHeight);
+}
+
 }  // namespace
 
 u8 power_on_timer(u32 power_ons) { return kPowerOnTimer[power_ons % sizeof kPowerOnTimer]; }
 
-void start_environment(Environment& env, const Engine& engine, const Rom& rom, const Game& game, u8 timer, const u8* ram) {
-    power_on(env.machine, rom, timer, ram);
+void start_environment(Environment& env, const Player& player, u8 timer, const u8* ram) {
+    const Game& game = player.game;
+    power_on(env.machine, player.rom, timer, ram);
     std::memset(env.screen, 0, sizeof env.screen);
     env.newest = 0;
+    u64 changed_rows = 0;
     auto frame = [&](u8 action, u8 switches) {
         set_joystick(env.machine, action);
         env.machine.swchb = switches;
-        env.newest ^= 1;
-        engine.run_frame(env.machine, rom, env.screen[env.newest]);
+        run_frame(env, player, true, changed_rows);
     };
     for (int i = 0; i < kWarmUpFrames; ++i) frame(NOOP, kSwitches);
     const int reset_frames = game.has_modes ? kResetFramesWithModes : kResetFrames;
@@ -84,13 +95,13 @@ void start_environment(Environment& env, const Engine& engine, const Rom& rom, c
     env.executed = NOOP;
 }
 
-void play_frame(Environment& env, const Engine& engine, const Rom& rom, const Game& game, u8 action, bool draw) {
+bool play_frame(Environment& env, const Player& player, u8 action, bool draw, u64& changed_rows) {
     set_joystick(env.machine, action);
-    if (draw) env.newest ^= 1;
-    engine.run_frame(env.machine, rom, draw ? env.screen[env.newest] : nullptr);
-    update_progress(game.rules, env.machine.riot.ram, env.progress);
+    const bool whole = run_frame(env, player, draw, changed_rows);
+    update_progress(player.game.rules, env.machine.riot.ram, env.progress);
     ++env.episode_frames;
     env.executed = action;
+    return whole;
 }
 
 double draw_uniform(u64& generator) {

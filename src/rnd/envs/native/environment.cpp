@@ -1,6 +1,8 @@
 #include "environment.hpp"
 
 #include <cstring>
+#include <mutex>
+#include <random>
 
 namespace rnd::atari {
 
@@ -18,11 +20,6 @@ const u8 kPowerOnRam[128] = {
 
 namespace {
 
-// The timer's noise at power-on: what ale-py's first resets draw, in their order.
-constexpr u8 kPowerOnTimer[] = {
-#include "power_on_timer.inc"
-};
-
 // SWCHA pins of player 0 that an action pulls low: D7 right, D6 left, D5 down, D4 up.
 constexpr u8 kStick[kActions] = {
     0x00, 0x00, 0x10, 0x80, 0x40, 0x20, 0x90, 0x50, 0xA0, 0x60, 0x10, 0x80, 0x40, 0x20, 0x90, 0x50, 0xA0, 0x60,
@@ -31,6 +28,7 @@ constexpr bool presses_fire(u8 action) { return action == FIRE || action >= UPFI
 
 constexpr u8 kSwitches = 0x3F;       // colour, amateur, nothing pressed
 constexpr u8 kResetPressed = 0x3E;
+constexpr u32 kPowerOns = 1 << 24;  // of one environment, after which their timers repeat
 constexpr int kWarmUpFrames = 60;
 constexpr int kResetFrames = 8;
 constexpr int kResetFramesWithModes = 12;
@@ -72,7 +70,20 @@ bool run_frame(Environment& env, const Player& player, bool draw, u64& changed_r
 
 }  // namespace
 
-u8 power_on_timer(u32 power_ons) { return kPowerOnTimer[power_ons % sizeof kPowerOnTimer]; }
+// The timer's noise at power-on comes from a generator that ale-py seeds with this constant; RAM took the first 128 numbers.
+u8 power_on_timer(u32 power_ons) {
+    static std::mutex mutex;
+    static std::vector<u8> timers;
+    static std::mt19937 generator = [] {
+        std::mt19937 seeded(4'753'849);
+        seeded.discard(131);
+        return seeded;
+    }();
+    std::lock_guard lock(mutex);
+    power_ons %= kPowerOns;
+    while (timers.size() <= power_ons) timers.push_back(static_cast<u8>(25 + generator() % 75));
+    return timers[power_ons];
+}
 
 void start_environment(Environment& env, const Player& player, u8 timer, const u8* ram) {
     const Game& game = player.game;

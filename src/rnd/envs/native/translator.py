@@ -246,8 +246,8 @@ class Program:
             after = self.follows(one)
             if after is None:
                 continue
-            ends_frame = one.opcode in OPERATIONS and OPERATIONS[one.opcode][0] in WRITES and one.operand & 0xBF == VSYNC
-            if one.opcode in ENDS or self.may_switch(one) or ends_frame:
+            writes = OPERATIONS.get(one.opcode, ("",))[0] in WRITES
+            if one.opcode in ENDS or self.may_switch(one) or (writes and one.operand & 0xBF == VSYNC):
                 starts.add(after.place)
             if one.opcode not in (JMP, JMP_INDIRECT, RTS, RTI):
                 behind[after.place] = behind.get(after.place, 0) + 1
@@ -326,7 +326,8 @@ class Program:
             "zpx": f"(0x{at:02X} + x) & 0xFFu", "zpy": f"(0x{at:02X} + y) & 0xFFu",
             "abx": f"(0x{at:04X}u + x) & 0xFFFFu", "aby": f"(0x{at:04X}u + y) & 0xFFFFu", "imm": "",
         }[mode]  # fmt: skip
-        cell = f"m.riot.ram[0x{at & 0x7F:02X}]" if mode == "zp" and at & 0x80 or mode == "abs" and is_ram(at) else None
+        in_ram = (mode == "zp" and at & 0x80) or (mode == "abs" and is_ram(at))
+        cell = f"m.riot.ram[0x{at & 0x7F:02X}]" if in_ram else None
         if name in READS:
             if mode in ("abx", "aby") and at & 0xFF:
                 text += f"cycle += (0x{at & 0xFF:02X}u + {index}) >> 8; "
@@ -338,7 +339,7 @@ class Program:
             value = f"static_cast<u8>({WRITES[name]})"
             if cell:
                 return f"{text}{cell} = {value};"
-            if mode == "zp" or mode == "abs" and not at & 0x1080:
+            if mode == "zp" or (mode == "abs" and not at & 0x1080):
                 return text + tia_write(at & 0x3F, value, one.next)
             write = "write_zp" if mode in ("zpx", "zpy") else "write"
             return text + leave_if(f"{write}({address}, {value})", one.next)

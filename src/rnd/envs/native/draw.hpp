@@ -22,17 +22,6 @@ constexpr BelowTable make_below() {
 }
 constexpr BelowTable kBelow = make_below();
 
-using Vec = u64 __attribute__((vector_size(32)));
-inline const Vec& vec(const Row& row) { return reinterpret_cast<const Vec&>(row); }
-inline bool any(const Vec& v) {
-#if defined(RND_AVX512) || defined(RND_AVX2)
-    const __m256i bits = reinterpret_cast<const __m256i&>(v);
-    return !_mm256_testz_si256(bits, bits);
-#else
-    return (v[0] | v[1] | v[2]) != 0;
-#endif
-}
-
 // The collision latches: two bits a read register, D6 then D7, in the order of the registers' addresses.
 struct Pair {
     u8 a, b, bit;
@@ -54,29 +43,36 @@ constexpr PossibleTable make_possible() {
 }
 constexpr PossibleTable kPossible = make_possible();
 
-inline u16 collide(const Row* mask, int x0, int x1) {
-    const Vec& p0 = vec(mask[P0]);
-    const Vec& p1 = vec(mask[P1]);
-    const Vec& m0 = vec(mask[M0]);
-    const Vec& m1 = vec(mask[M1]);
-    const Vec& bl = vec(mask[BL]);
-    const Vec& pf = vec(mask[PF]);
-    const Vec in = vec(kBelow.row[x1]) & ~vec(kBelow.row[x0]);
-    Vec seen = p0 | p1;
-    Vec twice = p0 & p1;
-    twice |= seen & m0;
-    seen |= m0;
-    twice |= seen & m1;
-    seen |= m1;
-    twice |= seen & bl;
-    seen |= bl;
-    twice |= seen & pf;
-    twice &= in;
-    if (!any(twice)) return 0;
-    unsigned bits = 0;
+// The objects of each latch, and the latches of each object.
+struct PairOf {
+    u8 object[16][2];
+    u16 latches[kObjects];
+};
+constexpr PairOf make_pair_of() {
+    PairOf t{};
     for (const Pair& pair : kPairs) {
-        const Vec both = vec(mask[pair.a]) & vec(mask[pair.b]) & twice;
-        bits |= static_cast<unsigned>(any(both)) << pair.bit;
+        t.object[pair.bit][0] = pair.a;
+        t.object[pair.bit][1] = pair.b;
+        t.latches[pair.a] = static_cast<u16>(t.latches[pair.a] | 1u << pair.bit);
+        t.latches[pair.b] = static_cast<u16>(t.latches[pair.b] | 1u << pair.bit);
+    }
+    return t;
+}
+constexpr PairOf kPairOf = make_pair_of();
+
+// The latches among `wanted` that pixels [x0, x1) set. The masks of their objects must be fresh.
+inline u16 collisions(const Row* mask, unsigned wanted, int x0, int x1) {
+    const u64* below = kBelow.row[x1].word;
+    const u64* above = kBelow.row[x0].word;
+    const u64 in[3] = {below[0] & ~above[0], below[1] & ~above[1], below[2] & ~above[2]};
+    unsigned bits = 0;
+    for (unsigned left = wanted; left; left &= left - 1) {
+        const int bit = __builtin_ctz(left);
+        // Word by word: the masks were just written so, and a wide load would wait for them.
+        const u64* a = mask[kPairOf.object[bit][0]].word;
+        const u64* b = mask[kPairOf.object[bit][1]].word;
+        const u64 both = (a[0] & b[0] & in[0]) | (a[1] & b[1] & in[1]) | (a[2] & b[2] & in[2]);
+        bits |= static_cast<unsigned>(both != 0) << bit;
     }
     return static_cast<u16>(bits);
 }
@@ -115,8 +111,19 @@ inline int layers_of(const Tia& tia, Layer* layer) {
     return count;
 }
 
+// Both return whether a pixel changed: `blank` makes pixels [x0, x1) of a row black, `draw` paints what the TIA shows there.
+inline bool blank(u8* pixels, int x0, int x1) {
+    u8 changed = 0;
+    for (int x = x0; x < x1; ++x) {
+        changed |= pixels[x];
+        pixels[x] = 0;
+    }
+    return changed != 0;
+}
+
 #if defined(RND_AVX512)
-inline void draw(const Tia& tia, u8* pixels, int x0, int x1) {
+inline bool draw(const Tia& tia, u8* pixels, int x0, int x1) {
+    u64 changed = 0;
     auto all = [](u8 colour) { return _mm512_set1_epi8(static_cast<char>(colour)); };
     const __m512i background = all(tia.COLUBK), playfield = all(tia.COLUPF), player0 = all(tia.COLUP[0]), player1 = all(tia.COLUP[1]);
     const bool over = tia.CTRLPF & 4;
@@ -139,17 +146,16 @@ inline void draw(const Tia& tia, u8* pixels, int x0, int x1) {
         __m512i v = _mm512_mask_mov_epi8(background, pf, playfield);
         v = _mm512_mask_mov_epi8(v, p1, player1);
         v = _mm512_mask_mov_epi8(v, p0, player0);
-        _mm512_mask_storeu_epi8(pixels + 64 * w, kBelow.row[x1].word[w] & ~kBelow.row[x0].word[w], v);
+        const __mmask64 in = kBelow.row[x1].word[w] & ~kBelow.row[x0].word[w];
+        changed |= _mm512_mask_cmpneq_epi8_mask(in, v, _mm512_maskz_loadu_epi8(in, pixels + 64 * w));
+        _mm512_mask_storeu_epi8(pixels + 64 * w, in, v);
     }
+    return changed != 0;
 }
 #else
-inline void draw(const Tia& tia, u8* pixels, int x0, int x1) {
+inline bool draw(const Tia& tia, u8* pixels, int x0, int x1) {
     Layer layer[6];
     const int count = layers_of(tia, layer);
-    if (count == 0) {
-        std::memset(pixels + x0, tia.COLUBK, static_cast<std::size_t>(x1 - x0));
-        return;
-    }
 #if defined(RND_AVX2)
     // Thirty-two pixels at a time: bit i of the mask selects byte i.
     const __m256i spread = _mm256_setr_epi64x(0, 0x0101010101010101, 0x0202020202020202, 0x0303030303030303);
@@ -159,18 +165,22 @@ inline void draw(const Tia& tia, u8* pixels, int x0, int x1) {
         const __m256i v = _mm256_and_si256(_mm256_shuffle_epi8(_mm256_set1_epi32(bits), spread), bit);
         return _mm256_cmpeq_epi8(v, bit);
     };
+    __m256i changed = _mm256_setzero_si256();
     for (int part = x0 >> 5; part <= (x1 - 1) >> 5; ++part) {
         __m256i v = _mm256_set1_epi8(static_cast<char>(tia.COLUBK));
         for (int i = 0; i < count; ++i)
             v = _mm256_blendv_epi8(v, _mm256_set1_epi8(static_cast<char>(layer[i].colour)), bytes(layer[i].row, part));
         __m256i* at = reinterpret_cast<__m256i*>(pixels + 32 * part);
+        const __m256i before = _mm256_loadu_si256(at);
         if (32 * part < x0 || 32 * part + 32 > x1) {
             Row in;
             for (int i = 0; i < 3; ++i) in.word[i] = kBelow.row[x1].word[i] & ~kBelow.row[x0].word[i];
-            v = _mm256_blendv_epi8(_mm256_loadu_si256(at), v, bytes(in, part));
+            v = _mm256_blendv_epi8(before, v, bytes(in, part));
         }
+        changed = _mm256_or_si256(changed, _mm256_xor_si256(before, v));
         _mm256_storeu_si256(at, v);
     }
+    return !_mm256_testz_si256(changed, changed);
 #else
     // Eight pixels at a time: bit i of the mask becomes byte i of a word, all ones or zero.
     auto spread = [](u64 bits) {
@@ -178,6 +188,7 @@ inline void draw(const Tia& tia, u8* pixels, int x0, int x1) {
         return (((bits + 0x7F7F7F7F7F7F7F7Fu) | bits) >> 7 & 0x0101010101010101u) * 0xFF;
     };
     constexpr u64 kEach = 0x0101010101010101u;
+    u64 changed = 0;
     for (int part = x0 >> 3; part <= (x1 - 1) >> 3; ++part) {
         const int word = part >> 3, shift = (part & 7) * 8;
         u64 v = tia.COLUBK * kEach;
@@ -185,14 +196,16 @@ inline void draw(const Tia& tia, u8* pixels, int x0, int x1) {
             const u64 select = spread(layer[i].row.word[word] >> shift);
             v = (v & ~select) | (layer[i].colour * kEach & select);
         }
+        u64 before;
+        std::memcpy(&before, pixels + 8 * part, 8);
         if (8 * part < x0 || 8 * part + 8 > x1) {
-            u64 before;
-            std::memcpy(&before, pixels + 8 * part, 8);
             const u64 in = spread((kBelow.row[x1].word[word] & ~kBelow.row[x0].word[word]) >> shift);
             v = (before & ~in) | (v & in);
         }
+        changed |= before ^ v;
         std::memcpy(pixels + 8 * part, &v, 8);
     }
+    return changed != 0;
 #endif
 }
 #endif

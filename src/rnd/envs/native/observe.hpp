@@ -92,12 +92,13 @@ inline void shrink_line(const u16* sums, u8* out, u32 (&halves)[4]) {
 }
 
 template <bool kGreyed>
-void observe(const u8* newest, const u8* other, u8* frame) {
-    u8 lines[5][kScreenWidth];
+void observe(const u8* newest, const u8* other, u8* frame, u64 groups) {
+    u8 lines[kRowsPerGroup][kScreenWidth];
     u16 sums[2][kScreenWidth + 64] = {};
-    for (int group = 0; group < kScreenHeight / 5; ++group) {
-        for (int i = 0; i < 5; ++i) {
-            const int at = (5 * group + i) * kScreenWidth;
+    for (; groups; groups &= groups - 1) {
+        const int group = __builtin_ctzll(groups);
+        for (int i = 0; i < kRowsPerGroup; ++i) {
+            const int at = (kRowsPerGroup * group + i) * kScreenWidth;
             grey_maximum<kGreyed>(newest + at, other + at, lines[i]);
         }
         for (int x = 0; x < kScreenWidth; ++x) {

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 import torch
 
@@ -9,11 +12,7 @@ from rnd.policy.gru import ReleaseCell, step_by_step
 from rnd.policy.recurrence import SIZE, fused
 
 
-def gpu_has_clusters() -> bool:
-    return torch.cuda.is_available() and fused(torch.device("cuda"), SIZE)
-
-
-@pytest.mark.skipif(not gpu_has_clusters(), reason="needs a GPU with thread block clusters")
+@pytest.mark.skipif(not fused(SIZE), reason="needs a GPU with thread block clusters")
 @pytest.mark.parametrize("steps, envs", [(128, 32), (128, 256), (5, 3), (1, 1)])
 def test_kernels_equal_the_cell_step_by_step(steps, envs):
     torch.manual_seed(0)
@@ -33,5 +32,11 @@ def test_kernels_equal_the_cell_step_by_step(steps, envs):
         torch.testing.assert_close(ours / scale, plain / scale, rtol=0, atol=3e-6)
 
 
-def test_elsewhere_the_cell_is_called_step_by_step():
-    assert not fused(torch.device("cpu"), SIZE)
+def test_other_sizes_are_called_step_by_step():
+    assert not fused(SIZE // 2)
+
+
+def test_without_a_gpu_no_compiler_is_imported():
+    """It takes seconds."""
+    program = "import rnd.policy.gru, rnd.train, sys; sys.exit('torch._dynamo' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0

@@ -90,7 +90,6 @@ class Trainer:
             memory.keep_freed_blocks()
         self.policy = channels_last(make_policy(config, spec).to(self.device))
         self.bonus = channels_last(make_bonus(config, spec).to(self.device))
-        compile_sums(self.bonus, config, self.device)
         self.scaler = ReturnScaler(config.env.num_envs, config.gamma_int).to(self.device)
         for module in self.modules().values():
             ranks.broadcast_(module)
@@ -120,6 +119,12 @@ class Trainer:
         self.collector.start()
         if self.env.spec.has_rooms:
             self.episodes.update([], self.env.buffers["room"].tolist(), frames=0)
+        self._set_started()
+
+    def _set_started(self) -> None:
+        if not self._started:
+            # not before: the random agent's sums need not wait until the compiler is imported
+            compile_sums(self.bonus, self.config, self.device)
         self._started = True
 
     def train(self) -> Iterator[Row]:
@@ -183,6 +188,8 @@ class Trainer:
         chunk, total = self.config.rollout_steps, random_steps(self.config)
         if not self.bonus.random_start or total == 0:
             return
+        if uses_graphs(self.config, self.device):
+            self._compiling = in_background(self.compile, self.device)
         first, groups = self.env.reset(), list(enumerate(self.env.groups))
         seen = torch.empty(chunk, *first.shape, dtype=first.dtype, device=self.device)
         actions = random_actions(self.env, self.random)
@@ -199,8 +206,6 @@ class Trainer:
             if filled == chunk or step == total:
                 for obs in seen[:filled].split(steps_per_chunk(self.device, self.env.num_envs)):
                     self.bonus.observe(obs)
-                if self._compiling is None and uses_graphs(self.config, self.device):
-                    self._compiling = in_background(self.compile, self.device)  # `observe` was compiled here
                 yield step
 
     def compile(self) -> None:
@@ -247,7 +252,7 @@ class Trainer:
         self.scaler.load_state_dict(own["scaler"])
         self.collector.load_state_dict(own["collector"])
         self.env.load_state_dict(own["env"])
-        self._started = True
+        self._set_started()
         if own["generators"] is None:
             self.seed_draws()
             return False

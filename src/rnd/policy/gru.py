@@ -6,7 +6,7 @@ Legend: T steps, N environments, B any batch, H hidden size.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -33,7 +33,7 @@ class GRU(ActorCritic):
         """Where the reset gate acts: on the state before the matrix product, as in the authors' release and Cho et al.
         (2014), or after it, as in torch.nn.GRUCell."""
 
-    gru: nn.Module
+    gru: Any
 
     def __init__(self, observation: ObservationSpec, action: ActionSpec, options: Options):
         image = observation.kind == "image"
@@ -43,6 +43,9 @@ class GRU(ActorCritic):
         cell = ReleaseCell(size) if options.cell == "release" else torch_cell(size)
         super().__init__(torso, size, action, image, cell)
         self.hidden_size = size
+        self.fused = options.cell == "release" and fused(size)
+        # A compiler would unroll the loop, for minutes. Without a GPU nothing is compiled, nor imported for it.
+        self.step_by_step = torch.compiler.disable(step_by_step) if torch.cuda.is_available() else step_by_step
 
     def forward(self, obs_BX: Tensor, hidden_BH: Tensor) -> tuple[PolicyOutput, Tensor]:
         hidden_BH = self.gru(self.features(obs_BX), hidden_BH)
@@ -51,10 +54,10 @@ class GRU(ActorCritic):
     def unroll(self, obs_TNX: Tensor, hidden_NH: Tensor, first_TN: Tensor) -> PolicyOutput:
         steps, envs = obs_TNX.shape[:2]
         x_TNH = self.features(obs_TNX.flatten(0, 1)).view(steps, envs, -1)
-        if isinstance(self.gru, ReleaseCell) and fused(x_TNH.device, self.hidden_size):
+        if self.fused and x_TNH.is_cuda:
             states_TNH = self.gru.unroll(x_TNH, hidden_NH, first_TN)
         else:
-            states_TNH = step_by_step(self.gru, x_TNH, hidden_NH, first_TN)
+            states_TNH = self.step_by_step(self.gru, x_TNH, hidden_NH, first_TN)
         return self.heads_over_time(states_TNH.flatten(0, 1), steps, envs)
 
 
@@ -82,8 +85,6 @@ class ReleaseCell(nn.Module):
         return states_TNH
 
 
-# a compiler would unroll the loop, for minutes
-@torch.compiler.disable  # type: ignore[untyped-decorator]
 def step_by_step(cell: nn.Module, x_TNH: Tensor, hidden_NH: Tensor, first_TN: Tensor) -> Tensor:
     """The states of all steps; the state before a step is zeroed where an episode starts."""
     states = []

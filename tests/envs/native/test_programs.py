@@ -176,9 +176,7 @@ def test_montezuma_hangs_when_nothing_happens_for_nine_minutes() -> None:
     assert_same_frames(ale, core, [NOOP] * 300)
 
 
-@pytest.mark.parametrize(
-    "game, first, last", [("centipede", 116, 118), ("crazy_climber", 2, 5), ("seaquest", 56, 58)]
-)
+@pytest.mark.parametrize("game, first, last", [("centipede", 116, 118), ("crazy_climber", 2, 5), ("seaquest", 56, 58)])
 def test_a_score_that_falls(game: str, first: int, last: int) -> None:
     """ale-py gives nothing for it in the first two, and a negative reward in others."""
     ale = ale_interface(game)

@@ -121,7 +121,10 @@ class TranslatedGame:
             found = self.find()
             if found is not None:
                 return found
-            with tempfile.TemporaryDirectory(prefix=".new-", dir=self.folder.parent) as folder:
+            prefix = f".new-{self.folder.name}-"
+            for left in self.folder.parent.glob(f"{prefix}*"):  # by a process that was killed: the lock is ours
+                shutil.rmtree(left, ignore_errors=True)
+            with tempfile.TemporaryDirectory(prefix=prefix, dir=self.folder.parent) as folder:
                 self._compile(Path(folder), stopped)
                 (Path(folder) / "entry").rename(self.folder)
             return self.library

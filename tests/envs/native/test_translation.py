@@ -69,7 +69,7 @@ def freeway(tmp_path_factory: pytest.TempPathFactory) -> str:
         patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
         patch.setenv("CXX", COMPILER)
         patch.setattr(translation, "RECORDED_FRAMES", 500)
-        patch.setattr(translation, "FLAGS", translation.FLAGS.replace("-O2", "-O1"))
+        patch.setattr(translation, "FLAGS", translation.FLAGS.replace("-O3", "-O1"))
         return str(TranslatedGame(GAME, read_rom(GAME), Rig(GAME, 1).batch.simd).make())
 
 

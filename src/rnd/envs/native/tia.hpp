@@ -197,9 +197,11 @@ inline void collide(Tia& tia, unsigned visible, int x0, int x1) {
     tia.line_is_collided = whole;
     const unsigned wanted = kPossible.latches[visible] & ~unsigned{tia.collision};
     if (!wanted) return;
-    unsigned needed = 0;
-    for (int object = 0; object < kObjects; ++object) needed |= static_cast<unsigned>((kPairOf.latches[object] & wanted) != 0) << object;
-    refresh_masks(tia, needed);
+    if (tia.stale & visible) {
+        unsigned needed = 0;
+        for (int object = 0; object < kObjects; ++object) needed |= static_cast<unsigned>((kPairOf.latches[object] & wanted) != 0) << object;
+        refresh_masks(tia, needed);
+    }
     tia.collision |= collisions(tia.mask, wanted, x0, x1);
 }
 

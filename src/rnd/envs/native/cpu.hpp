@@ -23,7 +23,11 @@ constexpr i32 kInstructionLimit = 25'000;
 [[gnu::noinline]] inline void io_write(Bus& bus, u16 address, u8 value) {
     if (address & 0x80) {
         riot_write(bus.m, address, value, bus.m.frame_cycle + bus.m.cycle);
-    } else if ((address & 0x3F) == WSYNC) {
+        return;
+    }
+    bus.touched = bus.m.cycle;
+    bus.touched_register = address & 0x3F;
+    if ((address & 0x3F) == WSYNC) {
         if (bus.m.cycle >= kFrameCycles) bus.m.frame_done = 1;
         const i32 rest = bus.m.cycle % kCyclesPerLine;
         if (rest) bus.m.cycle += kCyclesPerLine - rest;
@@ -125,6 +129,8 @@ inline bool run_cpu(Bus& bus, const Rom& rom) {
             m.riot.ram[address & 0x7F] = value;
             return false;
         }
+        bus.touched = cycle;
+        bus.touched_register = address & 0x3F;
         if ((address & 0x3F) == WSYNC) {
             const bool too_long = cycle >= kFrameCycles;
             wait_for_line();

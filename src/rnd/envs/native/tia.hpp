@@ -16,6 +16,8 @@ struct Bus {
     u8* screen;        // 210 x 160 colour bytes, or null when this frame will not be seen
     u64* changed_rows;  // a bit is set for every five rows of `screen` of which a pixel changes
     u8* reached = nullptr;  // with RND_RECORDING: `Reached` of every place
+    i32 touched = -1;       // the cycle of the frame at which the program last wrote or read a register of the TIA,
+    u8 touched_register = 0;  // and which one it wrote
     // Of a frame that is not seen:
     i32 at = 0;         // colour clocks that are done, counted as in `advance`
     i32 comb_line = 0;  // the line at which `hmove_blank` is up to date
@@ -195,9 +197,11 @@ inline void collide(Tia& tia, unsigned visible, int x0, int x1) {
     tia.line_is_collided = whole;
     const unsigned wanted = kPossible.latches[visible] & ~unsigned{tia.collision};
     if (!wanted) return;
-    unsigned needed = 0;
-    for (int object = 0; object < kObjects; ++object) needed |= static_cast<unsigned>((kPairOf.latches[object] & wanted) != 0) << object;
-    refresh_masks(tia, needed);
+    if (tia.stale & visible) {
+        unsigned needed = 0;
+        for (int object = 0; object < kObjects; ++object) needed |= static_cast<unsigned>((kPairOf.latches[object] & wanted) != 0) << object;
+        refresh_masks(tia, needed);
+    }
     tia.collision |= collisions(tia.mask, wanted, x0, x1);
 }
 
@@ -235,7 +239,14 @@ inline void lift_suppression(Tia& tia) {
     mark_stale(tia, 1u << P0 | 1u << P1);
 }
 
-// The comb at the start of line `to`, when it was `blank` in line `from`. Outside the picture it waits for the first row.
+// In ale-py a line outside the picture has no end: what lasts until the end of a line then lasts until that of the first row.
+inline void end_line(Tia& tia, i32 line) {
+    if (!is_visible_line(line)) return;
+    set_reflection(tia);
+    lift_suppression(tia);
+}
+
+// The comb at the start of line `to`, when it was `blank` in line `from`.
 constexpr u8 comb_after(u8 blank, i32 from, i32 to) {
     if (blank == kBlankNextLine && from < to) {
         blank = kBlankThisLine;
@@ -263,8 +274,7 @@ inline void look_ahead(Bus& bus) {
     };
     for (; target >= kClocksPerLine; target -= kClocksPerLine, ++line, from = 0) {
         segment(kClocksPerLine);
-        set_reflection(tia);
-        lift_suppression(tia);
+        end_line(tia, line);
     }
     segment(target);
     bus.at = clock;
@@ -283,8 +293,7 @@ inline void advance(Bus& bus, i32 clock) {
     i32 target = clock - tia.line * kClocksPerLine;
     while (target >= kClocksPerLine) {
         segment(bus, tia.clock, kClocksPerLine);
-        set_reflection(tia);
-        lift_suppression(tia);
+        end_line(tia, tia.line);
         tia.hmove_blank = comb_after(tia.hmove_blank, tia.line, tia.line + 1);
         ++tia.line;
         tia.clock = 0;
@@ -400,6 +409,26 @@ inline PlayerPhase player_phase(const Tia& tia, int n, int to) {
     return PlayerPhase::kElsewhere;
 }
 
+// Colour clocks from a write to its effect.
+constexpr int write_delay(unsigned reg, i32 cycle) {
+    constexpr int kPlayfield[4] = {4, 5, 2, 3};
+    switch (reg) {
+        case VBLANK:
+        case REFP0:
+        case REFP1:
+        case GRP0:
+        case GRP1: return 1;
+        case NUSIZ0:
+        case NUSIZ1:
+        case RESM0:
+        case RESM1: return 8;
+        case PF0:
+        case PF1:
+        case PF2: return kPlayfield[static_cast<u32>(cycle) % kCyclesPerLine & 3];
+        default: return 0;
+    }
+}
+
 [[gnu::always_inline]] inline void write_register(Bus& bus, unsigned reg, u8 value, i32 cycle) {
     Machine& m = bus.m;
     Tia& tia = m.tia;
@@ -407,10 +436,11 @@ inline PlayerPhase player_phase(const Tia& tia, int n, int to) {
     auto line_cycle = [cycle] { return static_cast<int>(static_cast<u32>(cycle) % kCyclesPerLine); };
     auto line_clock = [&] { return line_cycle() * 3; };
     if (is_plain(reg)) tia.shadow[reg] = value;
-    auto set = [&](u8& reg, u8 to, int delay, unsigned objects) __attribute__((always_inline)) {
-        if (reg == to) return;
-        advance(bus, clock + delay);
-        reg = to;
+    auto advance_to_effect = [&] { advance(bus, clock + write_delay(reg, cycle)); };
+    auto set = [&](u8& value, u8 to, unsigned objects) __attribute__((always_inline)) {
+        if (value == to) return;
+        advance_to_effect();
+        value = to;
         changed(bus, objects);
     };
     auto colour = [&](u8& reg) {
@@ -438,7 +468,7 @@ inline PlayerPhase player_phase(const Tia& tia, int n, int to) {
             break;
         }
         case VBLANK:
-            if ((value ^ tia.VBLANK) & 2) advance(bus, clock + 1);
+            if ((value ^ tia.VBLANK) & 2) advance_to_effect();
             tia.VBLANK = value;
             if (!bus.screen) look_ahead(bus);
             break;
@@ -446,7 +476,7 @@ inline PlayerPhase player_phase(const Tia& tia, int n, int to) {
         case NUSIZ1: {
             const int n = static_cast<int>(reg) - NUSIZ0;
             if (tia.NUSIZ[n] == value && !tia.suppress[n]) break;
-            advance(bus, clock + 8);
+            advance_to_effect();
             tia.NUSIZ[n] = value;
             tia.suppress[n] = 0;
             changed(bus, 1u << (P0 + n) | 1u << (M0 + n));
@@ -457,7 +487,7 @@ inline PlayerPhase player_phase(const Tia& tia, int n, int to) {
         case COLUPF: colour(tia.COLUPF); break;
         case COLUBK: colour(tia.COLUBK); break;
         case CTRLPF:
-            set(tia.CTRLPF, value, 0, 1u << BL);
+            set(tia.CTRLPF, value, 1u << BL);
             // The right half's direction is fixed when it starts.
             if (line_clock() < kHblankClocks + 79 && tia.reflected != (value & 1)) {
                 advance(bus, clock);
@@ -465,15 +495,11 @@ inline PlayerPhase player_phase(const Tia& tia, int n, int to) {
             }
             if (!bus.screen) look_ahead(bus);
             break;
-        case REFP0: set(tia.REFP[0], value >> 3 & 1, 1, 1u << P0); break;
-        case REFP1: set(tia.REFP[1], value >> 3 & 1, 1, 1u << P1); break;
+        case REFP0: set(tia.REFP[0], value >> 3 & 1, 1u << P0); break;
+        case REFP1: set(tia.REFP[1], value >> 3 & 1, 1u << P1); break;
         case PF0:
         case PF1:
-        case PF2: {
-            static constexpr i8 kDelay[4] = {4, 5, 2, 3};
-            set(tia.PF[reg - PF0], reg == PF0 ? value & 0xF0 : value, kDelay[line_cycle() & 3], 1u << PF);
-            break;
-        }
+        case PF2: set(tia.PF[reg - PF0], reg == PF0 ? value & 0xF0 : value, 1u << PF); break;
         case RESP0:
         case RESP1: {
             const int n = static_cast<int>(reg) - RESP0;
@@ -490,7 +516,7 @@ inline PlayerPhase player_phase(const Tia& tia, int n, int to) {
         }
         case RESM0:
         case RESM1:
-            advance(bus, clock + 8);
+            advance_to_effect();
             reset_position(M0 + static_cast<int>(reg) - RESM0, 2, 4);
             break;
         case RESBL:
@@ -498,25 +524,25 @@ inline PlayerPhase player_phase(const Tia& tia, int n, int to) {
             reset_position(BL, 2, 4);
             break;
         case GRP0:
-            set(tia.GRP[0], value, 1, 1u << P0);
-            set(tia.old_GRP[1], tia.GRP[1], 1, tia.VDELP[1] ? 1u << P1 : 0);
+            set(tia.GRP[0], value, 1u << P0);
+            set(tia.old_GRP[1], tia.GRP[1], tia.VDELP[1] ? 1u << P1 : 0);
             break;
         case GRP1:
-            set(tia.GRP[1], value, 1, 1u << P1);
-            set(tia.old_GRP[0], tia.GRP[0], 1, tia.VDELP[0] ? 1u << P0 : 0);
-            set(tia.old_ENABL, tia.ENABL, 1, tia.VDELBL ? 1u << BL : 0);
+            set(tia.GRP[1], value, 1u << P1);
+            set(tia.old_GRP[0], tia.GRP[0], tia.VDELP[0] ? 1u << P0 : 0);
+            set(tia.old_ENABL, tia.ENABL, tia.VDELBL ? 1u << BL : 0);
             break;
-        case ENAM0: set(tia.ENAM[0], value >> 1 & 1, 0, 1u << M0); break;
-        case ENAM1: set(tia.ENAM[1], value >> 1 & 1, 0, 1u << M1); break;
-        case ENABL: set(tia.ENABL, value >> 1 & 1, 0, 1u << BL); break;
+        case ENAM0: set(tia.ENAM[0], value >> 1 & 1, 1u << M0); break;
+        case ENAM1: set(tia.ENAM[1], value >> 1 & 1, 1u << M1); break;
+        case ENABL: set(tia.ENABL, value >> 1 & 1, 1u << BL); break;
         case HMP0:
         case HMP1:
         case HMM0:
         case HMM1:
         case HMBL: tia.HM[static_cast<int>(reg) - HMP0] = value & 0xF0; break;
-        case VDELP0: set(tia.VDELP[0], value & 1, 0, 1u << P0); break;
-        case VDELP1: set(tia.VDELP[1], value & 1, 0, 1u << P1); break;
-        case VDELBL: set(tia.VDELBL, value & 1, 0, 1u << BL); break;
+        case VDELP0: set(tia.VDELP[0], value & 1, 1u << P0); break;
+        case VDELP1: set(tia.VDELP[1], value & 1, 1u << P1); break;
+        case VDELBL: set(tia.VDELBL, value & 1, 1u << BL); break;
         case RESMP0:
         case RESMP1: {
             const int n = static_cast<int>(reg) - RESMP0;
@@ -572,6 +598,8 @@ inline u8 tia_read(Bus& bus, u8 address, u8 data_bus) {
     Machine& m = bus.m;
     const u8 noise = data_bus & 0x3F;
     const unsigned reg = address & 15;
+    bus.touched = m.cycle;
+    bus.touched_register = WSYNC;
     if (reg < 8) {
         advance(bus, m.cycle * 3);
         return static_cast<u8>((m.tia.collision >> 2 * reg & 3) << 6 | noise);

@@ -31,7 +31,7 @@ from rnd.envs.native.translator import Program
 
 SOURCES = Path(__file__).parent
 RECORDED_FRAMES = 60_000
-FLAGS = "-std=gnu++20 -O2 -shared -fPIC -fvisibility=hidden -fno-gcse -fno-crossjumping -w"
+FLAGS = "-std=gnu++20 -O3 -shared -fPIC -fvisibility=hidden -fno-gcse -fno-crossjumping -w"
 TARGET_FLAGS = {
     "portable": "",
     "avx2": "-DRND_AVX2 -mavx2 -mbmi -mbmi2",
@@ -121,7 +121,10 @@ class TranslatedGame:
             found = self.find()
             if found is not None:
                 return found
-            with tempfile.TemporaryDirectory(prefix=".new-", dir=self.folder.parent) as folder:
+            prefix = f".new-{self.folder.name}-"
+            for left in self.folder.parent.glob(f"{prefix}*"):  # by a process that was killed: the lock is ours
+                shutil.rmtree(left, ignore_errors=True)
+            with tempfile.TemporaryDirectory(prefix=prefix, dir=self.folder.parent) as folder:
                 self._compile(Path(folder), stopped)
                 (Path(folder) / "entry").rename(self.folder)
             return self.library

@@ -313,58 +313,41 @@ class Program:
 
     def operation(self, one: Instruction) -> str:
         name, mode, cycles = OPERATIONS[one.opcode]
-        at, text, index = one.operand, f"cycle += {cycles}; ", "x" if mode in ("abx", "zpx") else "y"
-        last = f"0x{one.code[-1]:02X}"  # what the last fetch leaves on the data bus
+        at, last = one.operand, f"0x{one.code[-1]:02X}"  # the last fetch leaves it on the data bus
+        text = f"cycle += {cycles}; "
         if mode == "inx":
             text += f"const u32 where = (0x{at:02X} + x) & 0xFFu; "
             text += f"const u32 at = read_zp(where, {last}) | read_zp((where + 1) & 0xFFu, {last}) << 8; "
-        elif mode == "iny":
-            text += f"const u32 base = {self.read_zp(at, last)} | {self.read_zp(at + 1 & 0xFF, last)} << 8; "
+        if mode == "iny":
+            text += f"const u32 base = {read_zp(at, last)} | {read_zp((at + 1) & 0xFF, last)} << 8; "
             text += "const u32 at = (base + y) & 0xFFFFu; "
-        address = {
-            "zp": f"0x{at:02X}", "abs": f"0x{at:04X}", "inx": "at", "iny": "at",
-            "zpx": f"(0x{at:02X} + x) & 0xFFu", "zpy": f"(0x{at:02X} + y) & 0xFFu",
-            "abx": f"(0x{at:04X}u + x) & 0xFFFFu", "aby": f"(0x{at:04X}u + y) & 0xFFFFu", "imm": "",
-        }[mode]  # fmt: skip
-        in_ram = (mode == "zp" and at & 0x80) or (mode == "abs" and is_ram(at))
+        in_ram = (mode == "zp" and at & 0x80) or (mode == "abs" and at & 0x1280 == 0x80)
         cell = f"m.riot.ram[0x{at & 0x7F:02X}]" if in_ram else None
         if name in READS:
-            if mode in ("abx", "aby") and at & 0xFF:
-                text += f"cycle += (0x{at & 0xFF:02X}u + {index}) >> 8; "
-            if mode == "iny":
-                text += "cycle += ((base ^ at) >> 8 & 0xFF) != 0; "
-            value = cell or self.value(one, mode, index, address, last)
-            return f"{text}const u8 value = {value}; {READS[name]}"
+            return f"{text}{crossing(mode, at)}const u8 value = {cell or self.read(one, last)}; {READS[name]}"
         if name in WRITES:
             value = f"static_cast<u8>({WRITES[name]})"
-            if cell:
-                return f"{text}{cell} = {value};"
-            if mode == "zp" or (mode == "abs" and not at & 0x1080):
-                return text + tia_write(at & 0x3F, value, one.next)
-            write = "write_zp" if mode in ("zpx", "zpy") else "write"
-            return text + leave_if(f"{write}({address}, {value})", one.next)
+            return text + (f"{cell} = {value};" if cell else write(one, value))
         if cell:
             return f"{text}u8& cell = {cell}; const u8 value = cell; u8 result; {MODIFIES[name]} cell = result;"
-        text += f"const u32 at = {address}; const u8 value = read(at, {last}); u8 result; {MODIFIES[name]} "
+        text += f"const u32 at = {address(mode, at)}; const u8 value = read(at, {last}); u8 result; {MODIFIES[name]} "
         return text + leave_if("write(at, result)", one.next)
 
-    def value(self, one: Instruction, mode: str, index: str, address: str, last: str) -> str:
+    def read(self, one: Instruction, last: str) -> str:
         """What an instruction reads, other than a fixed byte of RAM."""
-        at = one.operand
+        mode, at = OPERATIONS[one.opcode][1], one.operand
+        offset, in_rom = at & 0xFFF, at & 0x1000
         if mode == "imm":
             return f"0x{at:02X}"
         if mode in ("zp", "zpx", "zpy"):
-            return f"read_zp({address}, {last})"
-        if mode == "abs" and at & 0x1000 and at & 0xFFF < self.hotspot:
-            fixed = self.byte(one.place, at & 0xFFF)
-            return f"image[0x{at & 0xFFF:03X}]" if fixed is None else f"0x{fixed:02X}"
-        if mode in ("abx", "aby") and at & 0x1000 and (at & 0xFFF) + 255 < self.hotspot:
-            return f"image[0x{at & 0xFFF:03X} + {index}]"
+            return f"read_zp({address(mode, at)}, {last})"
+        if mode == "abs" and in_rom and offset < self.hotspot:
+            fixed = self.byte(one.place, offset)
+            return f"image[0x{offset:03X}]" if fixed is None else f"0x{fixed:02X}"
+        if mode in ("abx", "aby") and in_rom and offset + 255 < self.hotspot:
+            return f"image[0x{offset:03X} + {mode[-1]}]"
         on_bus = {"inx": "static_cast<u8>(at >> 8)", "iny": "static_cast<u8>(base >> 8)"}.get(mode, last)
-        return f"read({address}, {on_bus})"
-
-    def read_zp(self, at: int, last: str) -> str:
-        return f"m.riot.ram[0x{at & 0x7F:02X}]" if at & 0x80 else f"read_zp(0x{at:02X}, {last})"
+        return f"read({address(mode, at)}, {on_bus})"
 
     # ---- files ----
 
@@ -394,8 +377,33 @@ def leave_if(condition: str, pc: int) -> str:
     return f"if ({condition}) [[unlikely]] {{ pc = 0x{pc:04X}; goto leave; }}"
 
 
-def is_ram(address: int) -> bool:
-    return address & 0x1280 == 0x80
+def address(mode: str, at: int) -> str:
+    """The address of an operand in memory; the two indirect modes have computed it."""
+    if mode in ("zpx", "zpy"):
+        return f"(0x{at:02X} + {mode[-1]}) & 0xFFu"
+    if mode in ("abx", "aby"):
+        return f"(0x{at:04X}u + {mode[-1]}) & 0xFFFFu"
+    return f"0x{at:04X}" if mode in ("zp", "abs") else "at"
+
+
+def crossing(mode: str, at: int) -> str:
+    """The cycle that a read takes more when the index leads to another page."""
+    if mode in ("abx", "aby") and at & 0xFF:
+        return f"cycle += (0x{at & 0xFF:02X}u + {mode[-1]}) >> 8; "
+    return "cycle += ((base ^ at) >> 8 & 0xFF) != 0; " if mode == "iny" else ""
+
+
+def read_zp(at: int, last: str) -> str:
+    return f"m.riot.ram[0x{at & 0x7F:02X}]" if at & 0x80 else f"read_zp(0x{at:02X}, {last})"
+
+
+def write(one: Instruction, value: str) -> str:
+    """A write, other than to a fixed byte of RAM."""
+    mode, at = OPERATIONS[one.opcode][1], one.operand
+    if mode == "zp" or (mode == "abs" and not at & 0x1080):
+        return tia_write(at & 0x3F, value, one.next)
+    function = "write_zp" if mode in ("zpx", "zpy") else "write"
+    return leave_if(f"{function}({address(mode, at)}, {value})", one.next)
 
 
 def tia_write(register: int, value: str, pc: int) -> str:

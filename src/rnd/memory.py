@@ -5,7 +5,6 @@ Legend: T steps, N environments, S stacked frames.
 
 from __future__ import annotations
 
-import ctypes
 import math
 import re
 from collections.abc import Iterator
@@ -25,20 +24,8 @@ PER_STEP = 64
 ACTIVATIONS_PER_FRAME = 300_000
 """Bytes that the convolutions hold for one stack of frames while a minibatch is optimised. 0.6 MB were measured on the
 CPU; half of it is counted, so that nothing is refused that would fit."""
-MMAP_MAX, TRIM_THRESHOLD = -4, -1
-"""Names of glibc's mallopt (malloc.h)."""
 USABLE = 0.9
 """Share of the memory that advised sizes use."""
-
-
-def keep_freed_blocks() -> None:
-    """Keep the memory of freed tensors in the process, where the C library is glibc. By default it returns every large
-    block to the kernel, and each page of the next one is a page fault: a third of the time of an update on a CPU."""
-    with suppress(OSError, AttributeError):  # another C library
-        library = ctypes.CDLL(None)
-        library.gnu_get_libc_version  # noqa: B018
-        library.mallopt(MMAP_MAX, 0)
-        library.mallopt(TRIM_THRESHOLD, -1)
 
 
 def guess_observation(config: Config) -> ObservationSpec:

@@ -86,8 +86,6 @@ class Trainer:
         seed_everything(config)
         spec = env.spec
         memory.check(config, spec.observation, self.device)
-        if self.device.type == "cpu":
-            memory.keep_freed_blocks()
         self.policy = channels_last(make_policy(config, spec).to(self.device))
         self.bonus = channels_last(make_bonus(config, spec).to(self.device))
         self.scaler = ReturnScaler(config.env.num_envs, config.gamma_int).to(self.device)

@@ -1,7 +1,9 @@
 """The whole loop: order of the paper's steps, determinism, and a golden curve that a refactoring must reproduce."""
 
+import copy
 import csv
 import json
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,10 +16,12 @@ from rnd import envs, run
 from rnd.bonus.rnd import RND
 from rnd.components import resolve
 from rnd.config import BonusOptions
+from rnd.graphs import in_background
 from rnd.policy.cnn import CNN
 from rnd.policy.mlp import WidthOptions
 from rnd.presets import preset, small
 from rnd.record.export import load_agent
+from rnd.rollout import random_actions
 from rnd.train import CHUNK, Trainer, in_chunks, random_steps
 
 GOLDEN = Path(__file__).parent / "golden" / "curve.json"
@@ -145,6 +149,48 @@ def test_training_without_a_start_is_refused():
 def test_the_random_start_is_at_most_a_tenth_of_the_run():
     assert random_steps(preset("montezuma")) == 6_400
     assert random_steps(replace(preset("montezuma"), frames=10 * 65_536)) == 128
+
+
+def test_the_random_agent_plays_the_same_in_groups_as_step_by_step():
+    """Groups take turns; actions, episodes and statistics are those of plain steps."""
+    config = tiny()
+    grouped = replace(config, env=replace(config.env, workers=2))
+    other = Trainer(config, envs.make(config))
+    with closing(envs.make(grouped)) as env:
+        trainer = Trainer(grouped, env)
+        assert len(env.groups) == 2
+        assert [*trainer.random_start()] == [19]
+    other.env.reset()
+    seen = [other.env.step(random_actions(other.env, other.random)).obs.clone() for _ in range(19)]
+    other.bonus.observe(torch.stack(seen))
+    for ours, plain in zip(trainer.bonus.buffers(), other.bonus.buffers(), strict=True):
+        assert torch.equal(ours, plain)
+    assert trainer.random.bit_generator.state == other.random.bit_generator.state
+
+
+def test_compiling_ahead_changes_nothing():
+    config = tiny()
+    trainer = Trainer(config, envs.make(config))
+    before, mode = copy.deepcopy(trainer.state_dict()), torch.random.get_rng_state()
+    trainer.compile()
+    flat = [torch.utils._pytree.tree_leaves(state) for state in (before, trainer.state_dict())]
+    for a, b in zip(*flat, strict=True):
+        assert np.array_equal(a, b) if isinstance(a, (np.ndarray, torch.Tensor)) else a == b
+    assert torch.equal(mode, torch.random.get_rng_state())
+    assert all(parameter.grad is None for parameter in trainer.learner.parameters)
+
+
+def test_an_error_in_the_background_is_raised_where_training_starts():
+    config = tiny()
+    trainer = Trainer(config, envs.make(config))
+    trainer.start()
+
+    def broken() -> None:
+        raise RuntimeError("no compiler")
+
+    trainer._compiling = in_background(broken, trainer.device)
+    with pytest.raises(RuntimeError, match="no compiler"):
+        next(trainer.train())
 
 
 def test_bonus_in_chunks_equals_the_bonus_at_once(monkeypatch):

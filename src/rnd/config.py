@@ -46,6 +46,9 @@ class EnvConfig:
     a GPU), none (in this process) otherwise."""
     backend: Literal["auto", "native", "ale"] = place_field("auto")
     """Atari emulator: the native core where it is proven exact, or ale-py in worker processes."""
+    translate: bool = place_field(True)
+    """Compile the game to machine code for the native core: the same frames, faster. Needs a C++ compiler. A run of 10
+    million frames or more makes the translation while it plays; shorter runs use one that is in the cache."""
     frame_skip: int = state_field(4, "frame skip")
     """Raw frames per agent step (Atari; 1 elsewhere)."""
     sticky: float = 0.25

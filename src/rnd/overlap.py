@@ -51,6 +51,9 @@ class OverlappedCollector:
     def start(self) -> None:
         self.inner.start()
 
+    def compile(self) -> Rollout:
+        return self.inner.compile()
+
     def collect(self, last: bool = False) -> Rollout:
         """The newest complete rollout, copied. The next one is being collected when this returns, unless `last`."""
         self._calls += 1

@@ -160,12 +160,7 @@ class Learner:
         """
         size = self.config.env.num_envs // self.config.minibatches
         for start in range(0, self.config.env.num_envs, size):
-            part = batch.envs(slice(start, start + size))
-            with autocast(self.config, self.device):
-                losses = self._loss(self.config, self.action, self.policy, self.bonus, part)
-            self.optimizer.zero_grad(set_to_none=True)
-            losses["loss"].backward()
-            losses = {name: value.detach() for name, value in losses.items()}
+            losses = self._backward(batch.envs(slice(start, start + size)))
             gradients = [p.grad for p in self.parameters if p.grad is not None]
             self.ranks.all_mean_([*gradients, *losses.values()])
             norm = nn.utils.get_total_norm(gradients)
@@ -173,6 +168,20 @@ class Learner:
             self.optimizer.step()
             totals = {name: total + (losses | {"grad_norm": norm})[name] for name, total in totals.items()}
         return totals
+
+    def _backward(self, batch: UpdateBatch) -> dict[str, Tensor]:
+        """Gradients of a minibatch; returns its losses."""
+        with autocast(self.config, self.device):
+            losses = self._loss(self.config, self.action, self.policy, self.bonus, batch)
+        self.optimizer.zero_grad(set_to_none=True)
+        losses["loss"].backward()
+        return {name: value.detach() for name, value in losses.items()}
+
+    def compile(self, rollout: Rollout, targets: Targets, bonus_targets: Tensor) -> None:
+        """Compile the loss and its gradient. No step is taken."""
+        batch = UpdateBatch.of(rollout, targets, bonus_targets)
+        self._backward(batch.envs(slice(0, self.config.env.num_envs // self.config.minibatches)))
+        self.optimizer.zero_grad(set_to_none=True)
 
     def _rank_weight(self, batch: UpdateBatch) -> Tensor:
         """Weights [N] of the predictor's loss. It is a mean over kept transitions, and ranks keep different numbers of

@@ -118,10 +118,7 @@ class Collector:
     def policy_step(self, g: int, rows: slice) -> None:
         """Device work of one step of one group, without host synchronisation. Advances in place: the state before the
         step, the rows of the buffers at `step_index`, and `step_index` itself."""
-        t = self.step_index[g]
-        inputs = (self.frames[:, rows], self.first[:, rows], self.age_now[rows], self.hidden[rows], self.noise[:, rows])
-        with autocast(self.config, self.device):
-            out = self._policy_step(self.policy, self.env.spec.action, self.stack, t, *inputs)
+        t, out = self.step_index[g], self._evaluate(g, rows)
         self.hidden[rows] = out.hidden
         self.age_now[rows] = out.age
         self.actions_now[rows] = out.actions
@@ -134,6 +131,19 @@ class Collector:
         ):
             buffer[:, rows].index_copy_(0, t, values.unsqueeze(0))
         t += 1
+
+    def _evaluate(self, g: int, rows: slice) -> StepOutput:
+        """The part of a policy step that changes nothing."""
+        inputs = (self.frames[:, rows], self.first[:, rows], self.age_now[rows], self.hidden[rows], self.noise[:, rows])
+        with autocast(self.config, self.device):
+            return self._policy_step(self.policy, self.env.spec.action, self.stack, self.step_index[g], *inputs)
+
+    @torch.no_grad()
+    def compile(self) -> Rollout:
+        """Compile the policy step. Returns the buffers as they are, to compile what is computed from a rollout."""
+        for g, rows in enumerate(self.env.groups):
+            self._evaluate(g, rows)
+        return self._rollout([])
 
     def _start_rollout(self) -> None:
         """The end of the last rollout is the history of this one."""

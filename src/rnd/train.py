@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,7 +22,16 @@ from rnd.distributed import SINGLE_PROCESS, Ranks, sync_statistics
 from rnd.envs.interface import VectorEnv
 from rnd.envs.splitmix import environment_seed
 from rnd.errors import RunError, UserError
-from rnd.graphs import GraphedFunction, autocast, channels_last, compile_sums, compiled, set_device
+from rnd.graphs import (
+    GraphedFunction,
+    autocast,
+    channels_last,
+    compile_sums,
+    compiled,
+    in_background,
+    set_device,
+    uses_graphs,
+)
 from rnd.normalize import ReturnScaler
 from rnd.overlap import OverlappedCollector
 from rnd.policy import make_policy
@@ -76,9 +86,8 @@ class Trainer:
         seed_everything(config)
         spec = env.spec
         memory.check(config, spec.observation, self.device)
-        self.policy = channels_last(make_policy(config, spec).to(self.device), self.device)
-        self.bonus = channels_last(make_bonus(config, spec).to(self.device), self.device)
-        compile_sums(self.bonus, config, self.device)
+        self.policy = channels_last(make_policy(config, spec).to(self.device))
+        self.bonus = channels_last(make_bonus(config, spec).to(self.device))
         self.scaler = ReturnScaler(config.env.num_envs, config.gamma_int).to(self.device)
         for module in self.modules().values():
             ranks.broadcast_(module)
@@ -97,6 +106,7 @@ class Trainer:
         self._bonus_targets = compiled(self.bonus.targets, config, self.device)
         captured = ranks.world == 1 and self.bonus.capturable
         self._prepare = GraphedFunction(self.prepare, config, self.device) if captured else self.prepare
+        self._compiling: Future[None] | None = None
 
     @property
     def frames(self) -> int:
@@ -107,11 +117,19 @@ class Trainer:
         self.collector.start()
         if self.env.spec.has_rooms:
             self.episodes.update([], self.env.buffers["room"].tolist(), frames=0)
+        self._set_started()
+
+    def _set_started(self) -> None:
+        if not self._started:
+            # not before: the random agent's sums need not wait until the compiler is imported
+            compile_sums(self.bonus, self.config, self.device)
         self._started = True
 
     def train(self) -> Iterator[Row]:
         """Algorithm 1 of the paper; one row of metrics per iteration."""
         assert self._started, "call start() or load_state_dict() before train()"
+        if self._compiling is not None:
+            self._compiling.result()
         while self.iteration < self.config.iterations:
             # sample a_t ~ policy, and s_{t+1}, e_t from the environments
             rollout = self.collector.collect(last=self.iteration + 1 >= self.config.iterations)
@@ -161,19 +179,40 @@ class Trainer:
         return Prepared(targets, bonus_targets, stats)
 
     def random_start(self) -> Iterator[int]:
-        """Initialise the observation statistics with a random agent; yields the steps done in every environment."""
+        """Initialise the observation statistics with a random agent; yields the steps done in every environment.
+
+        On a GPU the kernels of training are compiled meanwhile.
+        """
         chunk, total = self.config.rollout_steps, random_steps(self.config)
         if not self.bonus.random_start or total == 0:
             return
-        first = self.env.reset()
+        if uses_graphs(self.config, self.device):
+            self._compiling = in_background(self.compile, self.device)
+        first, groups = self.env.reset(), list(enumerate(self.env.groups))
         seen = torch.empty(chunk, *first.shape, dtype=first.dtype, device=self.device)
+        actions = random_actions(self.env, self.random)
+        for g, rows in groups:
+            self.env.send(g, actions[rows])
         for step in range(1, total + 1):
             filled = (step - 1) % chunk + 1
-            seen[filled - 1].copy_(self.env.step(random_actions(self.env, self.random)).obs)
+            if step < total:
+                actions = random_actions(self.env, self.random)
+            for g, rows in groups:  # while one group is read, the others step
+                seen[filled - 1, rows].copy_(self.env.recv(g).obs)
+                if step < total:
+                    self.env.send(g, actions[rows])
             if filled == chunk or step == total:
                 for obs in seen[:filled].split(steps_per_chunk(self.device, self.env.num_envs)):
                     self.bonus.observe(obs)
                 yield step
+
+    def compile(self) -> None:
+        """Compile what training launches, on buffers that hold nothing yet. Changes no state."""
+        rollout = self.collector.compile()
+        with autocast(self.config, self.device):
+            in_chunks(self._score, rollout.transitions)
+            bonus_targets = in_chunks(self._bonus_targets, rollout.transitions)
+        self.learner.compile(rollout, Targets(*[torch.zeros_like(rollout.logp_TN)] * 3), bonus_targets)
 
     def state_dict(self) -> dict[str, Any]:
         """Everything that the next iteration depends on. Nested dicts of tensors, arrays and JSON.
@@ -211,7 +250,7 @@ class Trainer:
         self.scaler.load_state_dict(own["scaler"])
         self.collector.load_state_dict(own["collector"])
         self.env.load_state_dict(own["env"])
-        self._started = True
+        self._set_started()
         if own["generators"] is None:
             self.seed_draws()
             return False

@@ -52,6 +52,8 @@ class Options:
     """Turns that the candidates take."""
     json: bool = False
     """Print JSON instead of a table."""
+    translate: bool = True
+    """Translate the games for the native core first, where there is a compiler; --exactness then compares that."""
     exactness: bool = False
     """Compare the native core with ale-py frame by frame instead of measuring speed; `--games all`: every game that the
     core plays."""
@@ -97,10 +99,14 @@ def exactness(options: Options, console: Console) -> int:
         console.print(f"no native core to compare with ale-py: {native.why_unavailable()}", highlight=False)
         return 1
     from rnd.envs.native.exactness import run_exactness, table
+    from rnd.envs.native.translation import NotTranslatedError
 
     supported = native.supported_games()
     roms = supported if "all" in options.games else [rom_named(game, supported) for game in options.games]
-    results = run_exactness(roms, options.frames, jobs=options.workers or cores())
+    try:
+        results = run_exactness(roms, options.frames, jobs=options.workers or cores(), translate=options.translate)
+    except NotTranslatedError as error:
+        raise UserError(f"{error}; nearest: --no-translate, which compares the interpreter") from error
     console.print(table(results), highlight=False, soft_wrap=True)
     return 0 if all(result.exact for result in results) else 1
 
@@ -143,11 +149,14 @@ def measure(options: Options, game: str, num_envs: int) -> list[Result]:
 
 def measured_envs(options: Options, game: str, num_envs: int, threads: int) -> dict[str, VectorEnv]:
     config = preset(game)
-    config = dataclasses.replace(config, env=dataclasses.replace(config.env, num_envs=num_envs))
+    config = dataclasses.replace(
+        config, env=dataclasses.replace(config.env, num_envs=num_envs, translate=options.translate)
+    )
     problem = why_not(config)
     found: dict[str, VectorEnv] = {}
     if options.backend != "ale" and problem is None:
-        found["native core"] = NativeEnvs(config, threads)
+        found["native core"] = native_envs = NativeEnvs(config, threads)
+        native_envs.finish_translation()
     elif options.backend == "native":
         raise UserError(f"the native core cannot run {game}: {problem}; nearest: --backend ale")
     if options.backend != "native":

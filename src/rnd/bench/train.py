@@ -24,6 +24,7 @@ from rnd.bench.envs import player
 from rnd.bench.learner import measure as measure_learner
 from rnd.bench.options import BenchOptions
 from rnd.config import Config, positive
+from rnd.envs.native_envs import NativeEnvs
 from rnd.envs.registry import on_gpu
 from rnd.run import timing
 from rnd.train import Trainer
@@ -43,6 +44,8 @@ class Options(BenchOptions):
     """Atari game."""
     backend: Literal["auto", "native", "ale"] = "auto"
     """Atari emulator."""
+    translate: bool = True
+    """Translate the game for the native core first, where there is a compiler."""
     precision: Literal["tf32", "float32", "bf16"] = "tf32"
     """Matrix arithmetic on CUDA."""
     iterations: int | None = None
@@ -103,10 +106,12 @@ def run(options: Options, console: Console) -> int:
 
 
 def measure(options: Options, num_envs: int, iterations: int) -> TrainSpeed:
-    emulator = {"backend": options.backend, "workers": options.workers}
+    emulator = {"backend": options.backend, "workers": options.workers, "translate": options.translate}
     config = options.config(num_envs, options.game, emulator, precision=options.precision)
     learner = measure_learner(config)
     with closing(envs.make(config)) as env:
+        if isinstance(env, NativeEnvs):
+            env.finish_translation()
         backend = env.spec.backend
         env.reset()
         alone = player(env)

@@ -6,6 +6,7 @@ Legend: N environments.
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -18,7 +19,12 @@ from rnd.envs.process_io import pack_bytes, unpack_bytes
 from rnd.envs.spec import Arrays
 from rnd.envs.splitmix import environment_seed
 
+if TYPE_CHECKING:
+    from rnd.envs.native.translation import BackgroundTranslation
+
 GROUPS = 2
+LONG_RUN = 10_000_000
+"""Frames of a run for which compiling the game pays: about 20 s of one core."""
 
 
 def why_not(config: Config) -> str | None:
@@ -39,8 +45,9 @@ class NativeEnvs(VectorEnv):
         from ale_py import roms
 
         env, self.rom = config.env, rom_of(config.env.id)
+        rom = Path(roms.get_rom_path(self.rom)).read_bytes()
         self.batch = native.AtariBatch(
-            Path(roms.get_rom_path(self.rom)).read_bytes(),
+            rom,
             self.rom,
             np.array([environment_seed(config.seed, env.first + i) for i in range(env.num_envs)], np.uint64),
             threads=threads,
@@ -48,11 +55,40 @@ class NativeEnvs(VectorEnv):
             sticky=env.sticky,
             max_episode_frames=env.max_episode_frames,
         )
-        backend = f"native core, {threads} thread{'s' if threads > 1 else ''}"
+        self.translation: BackgroundTranslation | None = None
+        remark = self._translate(rom, config.frames >= LONG_RUN) if env.translate else ""
+        backend = f"native core, {threads} thread{'s' if threads > 1 else ''}{remark}"
         spec = atari_spec(self.rom, env.id, self.batch.num_actions, env.frame_skip, backend)
         super().__init__(spec, env.num_envs, Buffers(spec, env.num_envs), groups)
         self.ram, self.final_ram = np.zeros((2, env.num_envs, 128), np.uint8)
         self.spin = spin
+
+    def _translate(self, rom: bytes, long_run: bool) -> str:
+        """Load the translated game, or start to make it; returns what the backend's name says of it."""
+        from rnd.envs.native.translation import BackgroundTranslation, NotTranslatedError, TranslatedGame
+
+        try:
+            game = TranslatedGame(self.rom, rom, self.batch.simd)
+            found = game.find()
+            if found is not None:
+                self.batch.translate(str(found))
+                return ", translated"
+        except (NotTranslatedError, ValueError) as error:
+            return f", not translated: {error}"
+        if not long_run:
+            return ""
+        self.translation = BackgroundTranslation(self.batch, game)
+        return f", translating {self.rom}, once: about 20 s"
+
+    def finish_translation(self) -> None:
+        """Wait until a translation under way is loaded, or has failed. For measurements."""
+        if self.translation is not None:
+            self.translation.thread.join()
+
+    def close(self) -> None:
+        if self.translation is not None:
+            self.translation.close()
+        super().close()
 
     def _reset(self) -> None:
         self.batch.reset(self.buffers["obs"], self.ram, self.buffers["lives"])

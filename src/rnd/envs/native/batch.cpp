@@ -1,7 +1,10 @@
 #include "batch.hpp"
 
+#include <dlfcn.h>
+
 #include <algorithm>
 #include <chrono>
+#include <cstddef>
 #include <cstring>
 #include <stdexcept>
 
@@ -31,7 +34,7 @@ u64 checksum(const u8* data, std::size_t size) {
 }  // namespace
 
 Batch::Batch(const u8* rom, std::size_t rom_size, const Game& game, const std::vector<u64>& seeds, const Options& options)
-    : options_(options), game_(game), engine_(choose_engine(options.simd)), rom_(make_rom(rom, rom_size, game.scheme)) {
+    : options_(options), player_{choose_engine(options.simd), game, make_rom(rom, rom_size, game.scheme)}, observed_(seeds.size()) {
     if (seeds.empty()) throw std::invalid_argument("at least one seed is needed");
     if (options.threads < 1) throw std::invalid_argument("threads must be at least 1");
     if (options.frame_skip < 1) throw std::invalid_argument("frame_skip must be at least 1");
@@ -56,6 +59,18 @@ Batch::~Batch() {
     for (std::thread& thread : pool_) thread.join();
 }
 
+void Batch::translate(const char* path) {
+    auto refuse = [&](const std::string& why) { throw std::invalid_argument(std::string("the translated game ") + path + ": " + why); };
+    void* library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    if (!library) refuse(dlerror());
+    const auto* translation = static_cast<const Translation*>(dlsym(library, kTranslationSymbol));
+    if (!translation) refuse("it is not one");
+    if (std::strncmp(translation->sources, RND_SOURCES, sizeof translation->sources) != 0 || translation->machine_bytes != sizeof(Machine) ||
+        translation->rom_bytes != sizeof(Rom))
+        refuse("it was made for another version of the core");
+    player_.translated.store(translation->run_frame, std::memory_order_release);
+}
+
 // ---- one environment ----
 
 const Batch::Start& Batch::start_with(u8 timer) {
@@ -71,20 +86,22 @@ const Batch::Start& Batch::start_with(u8 timer) {
         for (int i = 0; i < 128; ++i) opposite[i] = static_cast<u8>(~kPowerOnRam[i]);
         Environment& env = start->environment;
         Environment& env2 = other->environment;
-        start_environment(env, engine_, rom_, game_, timer, kPowerOnRam);
-        start_environment(env2, engine_, rom_, game_, timer, opposite);
+        start_environment(env, player_, timer, kPowerOnRam);
+        start_environment(env2, player_, timer, opposite);
         for (int i = 0; i < 128; ++i) {
             start->kept[i] = env.machine.riot.ram[i] == kPowerOnRam[i] && env2.machine.riot.ram[i] == opposite[i];
             if (start->kept[i]) env2.machine.riot.ram[i] = kPowerOnRam[i];
         }
         start->copyable = std::memcmp(&env, &env2, sizeof env) == 0;
         const u8* screen = env.screen[env.newest];
-        engine_.observe(screen, screen, start->frame);
+        player_.engine.observe(screen, screen, start->frame, kAllGroups);
     }
     return *start;
 }
 
-void Batch::reset_one(Environment& env, u8* frame) {
+void Batch::reset_one(int i, u8* frame) {
+    Environment& env = environments_[i];
+    observed_[i].changed_rows = kAllGroups;
     const u64 generator = env.generator;
     const u32 power_ons = env.power_ons + 1;
     const u8 timer = power_on_timer(power_ons);
@@ -97,9 +114,9 @@ void Batch::reset_one(Environment& env, u8* frame) {
             if (start.kept[i]) env.machine.riot.ram[i] = ram[i];
         if (frame) std::memcpy(frame, start.frame, kFrameBytes);
     } else {
-        start_environment(env, engine_, rom_, game_, timer, ram);
+        start_environment(env, player_, timer, ram);
         const u8* screen = env.screen[env.newest];
-        if (frame) engine_.observe(screen, screen, frame);
+        if (frame) player_.engine.observe(screen, screen, frame, kAllGroups);
     }
     env.generator = generator;
     env.power_ons = power_ons;
@@ -110,30 +127,55 @@ void Batch::write_state(const Environment& env, int i, const StepArrays& out) co
     out.lives[i] = env.progress.lives;
 }
 
-void Batch::step_one(int i, i64 action, const StepArrays& arrays) {
+// Returns false, too early, when a frame shows rows of a frame before it that was not drawn.
+bool Batch::play_step(int i, u8 action, bool draw_all, StepResult& result) {
     Environment& env = environments_[i];
     const int skip = options_.frame_skip;
-    float reward = 0;
-    bool over = false, limit = false;
-    for (int frame = 0; frame < skip && !over && !limit; ++frame) {
+    u64& changed_rows = observed_[i].changed_rows;
+    result.reward = 0;
+    result.over = result.limit = false;
+    for (int frame = 0; frame < skip && !result.over && !result.limit; ++frame) {
         const bool repeat = draw_uniform(env.generator) < options_.sticky;
+        const bool continues = !env.machine.frame_done;
+        if (continues) std::memcpy(result.before, env.screen[env.newest], kScreenBytes);
         // Without a reset at the end, the last two frames of a step that ends early will be seen too.
-        const bool draw = frame >= skip - 2 || !options_.autoreset;
-        play_frame(env, engine_, rom_, game_, repeat ? env.executed : actions_[action], draw);
-        reward += static_cast<float>(env.progress.reward);
-        over = env.progress.game_over;
-        limit = env.episode_frames >= options_.max_episode_frames;
+        const bool draw = draw_all || frame >= skip - 2 || !options_.autoreset;
+        const bool whole = play_frame(env, player_, repeat ? env.executed : action, draw, changed_rows);
+        if (!whole && !draw_all) return false;
+        result.reward += static_cast<float>(env.progress.reward);
+        result.over = env.progress.game_over;
+        result.limit = env.episode_frames >= options_.max_episode_frames;
+        result.other = continues ? result.before : env.screen[env.newest ^ 1];
+        if (continues) changed_rows = kAllGroups;
     }
-    arrays.rewards[i] = reward;
-    arrays.terminated[i] = over;
-    arrays.truncated[i] = limit && !over;
-    if (over || limit) std::memcpy(arrays.final_ram + std::size_t{128} * i, env.machine.riot.ram, 128);
+    return true;
+}
+
+void Batch::step_one(int i, i64 action, const StepArrays& arrays) {
+    Environment& env = environments_[i];
+    StepResult result;
+    u8 before[offsetof(Environment, screen)];
+    std::memcpy(before, static_cast<const void*>(&env), sizeof before);
+    if (!play_step(i, actions_[action], !env.machine.frame_done, result)) {
+        std::memcpy(static_cast<void*>(&env), before, sizeof before);
+        play_step(i, actions_[action], true, result);
+    }
+    arrays.rewards[i] = result.reward;
+    arrays.terminated[i] = result.over;
+    arrays.truncated[i] = result.limit && !result.over;
+    const bool ended = result.over || result.limit;
+    if (ended) std::memcpy(arrays.final_ram + std::size_t{128} * i, env.machine.riot.ram, 128);
     u8* frame = arrays.frames + std::size_t{kFrameBytes} * i;
-    if ((over || limit) && options_.autoreset) {
-        reset_one(env, frame);
+    if (ended && options_.autoreset) {
+        reset_one(i, frame);
     } else {
         const u8* newest = env.screen[env.newest];
-        engine_.observe(newest, skip > 1 ? env.screen[env.newest ^ 1] : newest, frame);
+        Observed& observed = observed_[i];
+        // Of single frames every other one is on the same screen: what changed since the last observation is not known.
+        const bool single = options_.frame_skip == 1;
+        player_.engine.observe(newest, single ? newest : result.other, observed.frame, single ? kAllGroups : observed.changed_rows);
+        observed.changed_rows = result.other == result.before ? kAllGroups : 0;
+        std::memcpy(frame, observed.frame, kFrameBytes);
     }
     write_state(env, i, arrays);
 }
@@ -154,7 +196,7 @@ void Batch::check_group(int first, int count) const {
 void Batch::reset(const StepArrays& out, int first, int count) {
     check_group(first, count);
     for (int i = first; i < first + count; ++i) {
-        reset_one(environments_[i], out.frames + std::size_t{kFrameBytes} * i);
+        reset_one(i, out.frames + std::size_t{kFrameBytes} * i);
         write_state(environments_[i], i, out);
     }
 }
@@ -271,7 +313,7 @@ std::vector<u8> Batch::save(int i) const {
     std::memcpy(header.magic, kMagic, sizeof kMagic);
     header.version = kVersion;
     header.bytes = sizeof(Environment);
-    std::strncpy(header.game, game_.name, sizeof header.game - 1);
+    std::strncpy(header.game, player_.game.name, sizeof header.game - 1);
     header.checksum = checksum(reinterpret_cast<const u8*>(&env), sizeof env);
     std::vector<u8> blob(sizeof header + sizeof env);
     std::memcpy(blob.data(), &header, sizeof header);
@@ -288,13 +330,14 @@ void Batch::load(int i, const u8* data, std::size_t size) {
     if (header.version != kVersion)
         throw std::invalid_argument("a saved environment of version " + std::to_string(header.version) + ", this is version " + std::to_string(kVersion));
     header.game[sizeof header.game - 1] = 0;
-    if (std::string_view(header.game) != game_.name)
-        throw std::invalid_argument(std::string("a saved environment of ") + header.game + ", this is " + game_.name);
+    if (std::string_view(header.game) != player_.game.name)
+        throw std::invalid_argument(std::string("a saved environment of ") + header.game + ", this is " + player_.game.name);
     if (header.bytes != sizeof(Environment) || size != sizeof header + sizeof(Environment))
         throw std::invalid_argument("a saved environment of the wrong length");
     if (header.checksum != checksum(data + sizeof header, sizeof(Environment)))
         throw std::invalid_argument("a damaged saved environment: its checksum is wrong");
     std::memcpy(static_cast<void*>(&environments_[i]), data + sizeof header, sizeof(Environment));
+    observed_[i].changed_rows = kAllGroups;
 }
 
 void Batch::set_ram(int i, int address, int value) {
@@ -307,13 +350,13 @@ float Batch::raw_act(int i, int action) {
     environment(i);
     if (action < 0 || action >= kActions) throw std::invalid_argument("an action is a number from 0 to 17");
     Environment& env = environments_[i];
-    play_frame(env, engine_, rom_, game_, static_cast<u8>(action), true);
+    play_frame(env, player_, static_cast<u8>(action), true, observed_[i].changed_rows);
     return static_cast<float>(env.progress.reward);
 }
 
 void Batch::raw_reset(int i) {
     environment(i);
-    reset_one(environments_[i], nullptr);
+    reset_one(i, nullptr);
 }
 
 }  // namespace rnd::atari

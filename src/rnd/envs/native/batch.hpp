@@ -47,7 +47,10 @@ public:
     int size() const { return static_cast<int>(environments_.size()); }
     int action_count() const { return static_cast<int>(actions_.size()); }
     int threads() const { return options_.threads; }
-    const char* simd() const { return engine_.name; }
+    const char* simd() const { return player_.engine.name; }
+    // From now on the game's frames are played by the shared object at `path`, also those of steps under way. It stays loaded.
+    // Throws std::invalid_argument when it cannot be loaded or was made for another core.
+    void translate(const char* path);
 
     void reset(const StepArrays& out, int first, int count);
     void step(const StepArrays& arrays, int first, int count);
@@ -87,12 +90,26 @@ private:
         bool copyable;
     };
 
+    // The last observation of an environment, and which groups of its rows are out of date. Not part of its state.
+    struct Observed {
+        u64 changed_rows = kAllGroups;
+        u8 frame[kFrameBytes];
+    };
+
+    struct StepResult {
+        float reward = 0;
+        bool over = false, limit = false;
+        const u8* other = nullptr;  // the screen beside the newest one
+        u8 before[kScreenBytes];    // what a screen showed before a cut frame was continued on it
+    };
+
     const Environment& environment(int i) const;
     const Start& start_with(u8 timer);
     void check_group(int first, int count) const;
     std::shared_ptr<Job> make_job(const StepArrays& arrays, int first, int count) const;
-    void reset_one(Environment& env, u8* frame);
+    void reset_one(int i, u8* frame);
     void step_one(int i, i64 action, const StepArrays& arrays);
+    bool play_step(int i, u8 action, bool draw_all, StepResult& result);
     void write_state(const Environment& env, int i, const StepArrays& out) const;
     void post(const std::shared_ptr<Job>& job);
     std::shared_ptr<Job> job_to_join() const;
@@ -101,11 +118,10 @@ private:
     void work();
 
     Options options_;
-    const Game& game_;
-    const Engine& engine_;
-    Rom rom_;
+    Player player_;
     std::vector<u8> actions_;
     std::vector<Environment> environments_;
+    std::vector<Observed> observed_;
     std::unique_ptr<Start> starts_[256];
     std::mutex starts_mutex_;
 

@@ -10,6 +10,7 @@
 #include <optional>
 
 #include "batch.hpp"
+#include "recording.hpp"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -28,13 +29,13 @@ template <typename T>
 using Vector = Array<T, nb::shape<-1>>;
 using Any = nb::ndarray<nb::numpy, nb::c_contig, nb::device::cpu, nb::ndim<1>>;
 
-class PyBatch {
-    static const Game& known(const std::string& name) {
-        const Game* game = find_game(name);
-        if (!game) throw std::invalid_argument("the native core does not know the game " + name);
-        return *game;
-    }
+const Game& known(const std::string& name) {
+    const Game* game = find_game(name);
+    if (!game) throw std::invalid_argument("the native core does not know the game " + name);
+    return *game;
+}
 
+class PyBatch {
     template <typename A>
     auto rows(const A& array, const char* name) const {
         if (array.shape(0) != static_cast<std::size_t>(batch_.size()))
@@ -126,8 +127,22 @@ NB_MODULE(_core, module) {
 
     static const Engine& engine = choose_engine("auto");
     module.def("shrink", [](const Screen& newest, const Screen& other, const Frame& frame) {
-        engine.shrink(newest.data(), other.data(), frame.data());
+        engine.shrink(newest.data(), other.data(), frame.data(), kAllGroups);
     }, "newest"_a, "other"_a, "frame"_a, "84 x 84 of the pixelwise maximum of two grey screens, as cv2.resize(..., INTER_AREA) makes it.");
+
+    module.attr("sources") = RND_SOURCES;
+    module.def("record_reached", [](nb::bytes rom, const std::string& game, int frames, u64 seed) {
+        std::vector<u8> reached;
+        {
+            nb::gil_scoped_release released;
+            reached = record_reached(static_cast<const u8*>(rom.data()), rom.size(), known(game), frames, seed);
+        }
+        return nb::bytes(reached.data(), reached.size());
+    }, "rom"_a, "game"_a, "frames"_a, "seed"_a);
+    module.def("scheme", [](const std::string& game) {
+        static constexpr const char* kNames[] = {"k4K", "kF8", "kF6", "kE0"};
+        return kNames[static_cast<int>(known(game).scheme)];
+    }, "game"_a);
 
     const char* no_count = "count";
     nb::class_<PyBatch>(module, "AtariBatch")
@@ -138,6 +153,7 @@ NB_MODULE(_core, module) {
         .def_prop_ro("num_actions", [](PyBatch& self) { return self.batch().action_count(); })
         .def_prop_ro("threads", [](PyBatch& self) { return self.batch().threads(); })
         .def_prop_ro("simd", [](PyBatch& self) { return self.batch().simd(); })
+        .def("translate", [](PyBatch& self, const std::string& path) { self.batch().translate(path.c_str()); }, "path"_a)
         .def("reset", &PyBatch::reset, "frames"_a, "ram"_a, "lives"_a, "first"_a = 0, nb::arg(no_count) = nb::none())
         .def("step", &PyBatch::step<false>, "actions"_a, "frames"_a, "rewards"_a, "terminated"_a, "truncated"_a, "ram"_a, "lives"_a,
              "final_ram"_a, "first"_a = 0, nb::arg(no_count) = nb::none())

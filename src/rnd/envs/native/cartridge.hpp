@@ -52,4 +52,16 @@ inline bool cartridge_access(const Rom& rom, Cartridge& cartridge, u32 offset) {
     return changed;
 }
 
+// Where an instruction at `pc` lies among all that a ROM can show, whatever the other slices show: below kPlaces.
+constexpr u32 kPlaces = 32 * 1024;
+inline u32 place(Scheme scheme, const Cartridge& cartridge, u32 pc) {
+    if (scheme != Scheme::kE0) return cartridge.image * 4096u + (pc & 0xFFF);
+    const u32 window = pc >> 10 & 3;
+    return (window * 8u + (window == 3 ? 7u : cartridge.slice[window])) * 1024u + (pc & 0x3FF);
+}
+
+// What a recording notes of a place: an instruction was executed there, it was jumped to, and the upper bits of its address.
+enum Reached : u8 { kExecuted = 1, kEntered = 2 };
+constexpr int kMirrorShift = 5;
+
 }  // namespace rnd::atari

@@ -1,5 +1,8 @@
 // 6507: a direct-threaded interpreter. Registers live in locals, flags are kept lazily, and cycles are counted before an
 // instruction's memory access, so that a write reaches the TIA at the cycle at which the real instruction makes it.
+//
+// With RND_TRANSLATED the same function also holds the blocks of one game's program as C++ (translator.py), and interprets
+// only what is not among them. With RND_RECORDING it notes which instructions it executes.
 #pragma once
 
 #include "cartridge.hpp"
@@ -20,7 +23,11 @@ constexpr i32 kInstructionLimit = 25'000;
 [[gnu::noinline]] inline void io_write(Bus& bus, u16 address, u8 value) {
     if (address & 0x80) {
         riot_write(bus.m, address, value, bus.m.frame_cycle + bus.m.cycle);
-    } else if ((address & 0x3F) == WSYNC) {
+        return;
+    }
+    bus.touched = bus.m.cycle;
+    bus.touched_register = address & 0x3F;
+    if ((address & 0x3F) == WSYNC) {
         if (bus.m.cycle >= kFrameCycles) bus.m.frame_done = 1;
         const i32 rest = bus.m.cycle % kCyclesPerLine;
         if (rest) bus.m.cycle += kCyclesPerLine - rest;
@@ -46,8 +53,9 @@ inline i32 wait_loop_turns(const Riot& riot, const u8* loop, i64 cycle, u8 low, 
 constexpr u8 to_bcd(unsigned n) { return static_cast<u8>(n / 10 % 10 << 4 | n % 10); }
 constexpr int from_bcd(u8 b) { return (b >> 4) * 10 + (b & 15); }
 
-// Runs until the frame ends.
-inline void run_cpu(Bus& bus, const Rom& rom) {
+// Runs until the frame ends. Returns false when a translated program cannot say where that is: it does not count
+// instructions, so a frame that gets too long must be played again by the interpreter.
+inline bool run_cpu(Bus& bus, const Rom& rom) {
     Machine& m = bus.m;
     static const u8 nowhere[kImageStride] = {};
 
@@ -57,7 +65,7 @@ inline void run_cpu(Bus& bus, const Rom& rom) {
     u32 carry = m.cpu.carry;
     u8 overflow = m.cpu.overflow, decimal = m.cpu.decimal, interrupt = m.cpu.interrupt;
     i32 cycle = m.cycle;
-    i32 budget = kInstructionLimit;
+    [[maybe_unused]] i32 budget = kInstructionLimit;
     const u8* image = rom.image(m.cartridge.image);
     const u32 hotspot = rom.first_hotspot;
     const u8* code = image;
@@ -100,6 +108,7 @@ inline void run_cpu(Bus& bus, const Rom& rom) {
         m.cycle = cycle;
         return io_read(bus, static_cast<u16>(address), data_bus);
     };
+    auto wait_for_line = [&]() INLINE { cycle = static_cast<i32>((static_cast<u32>(cycle) + kCyclesPerLine - 1) / kCyclesPerLine * kCyclesPerLine); };
     // The writes return true when the hardware may have ended the frame.
     auto write = [&](u32 address, u8 value) INLINE -> bool {
         if (address & 0x1000) {
@@ -120,10 +129,11 @@ inline void run_cpu(Bus& bus, const Rom& rom) {
             m.riot.ram[address & 0x7F] = value;
             return false;
         }
+        bus.touched = cycle;
+        bus.touched_register = address & 0x3F;
         if ((address & 0x3F) == WSYNC) {
             const bool too_long = cycle >= kFrameCycles;
-            const i32 rest = cycle % kCyclesPerLine;
-            if (rest) cycle += kCyclesPerLine - rest;
+            wait_for_line();
             if (too_long) [[unlikely]] m.frame_done = 1;
             return too_long;
         }
@@ -224,15 +234,34 @@ inline void run_cpu(Bus& bus, const Rom& rom) {
 #undef ROW
     };
 
+#if defined(RND_TRANSLATED)
+#include "entries.inc"  // kScheme; the label of the block that starts at a place (kEntries), and its address above bit 12 (kMirrors)
+#define NEXT goto dispatch
+#define COUNT_TURNS(turns)
+#else
 #define NEXT                         \
     do {                             \
+        RECORD(kExecuted);           \
         p = code + (pc & code_mask); \
         if (--budget < 0) [[unlikely]] { goto leave; } \
         goto* kOperations[p[0]];     \
     } while (0)
+#define COUNT_TURNS(turns) \
+    if (2 * turns > budget) turns = budget / 2; \
+    budget -= 2 * turns;
+#endif
+#if defined(RND_RECORDING)
+#define RECORD(how) \
+    do { \
+        if (pc & 0x1000) bus.reached[place(rom.scheme, m.cartridge, pc)] |= static_cast<u8>(how | pc >> 13 << kMirrorShift); \
+    } while (0)
+#else
+#define RECORD(how)
+#endif
 #define NEXT_UNLESS_DONE                        \
     do {                                        \
         if (m.frame_done) [[unlikely]] { goto leave; } \
+        RECORD(kEntered);                       \
         NEXT;                                   \
     } while (0)
 
@@ -292,9 +321,8 @@ inline void run_cpu(Bus& bus, const Rom& rom) {
 #define WAIT_FOR_TIMER(low, high) \
     if (p[1] == 0xFB) [[unlikely]] { \
         i32 turns = wait_loop_turns(m.riot, code + (to & code_mask), m.frame_cycle + cycle, low, high, 6 + turn); \
-        if (2 * turns > budget) turns = budget / 2; \
+        COUNT_TURNS(turns) \
         cycle += turns * (6 + turn); \
-        budget -= 2 * turns; \
     }
 
     // Opcodes of the eight modes of the accumulator group share their low digit's pattern.
@@ -309,7 +337,22 @@ inline void run_cpu(Bus& bus, const Rom& rom) {
     MODIFY_ZPX(g##7, __VA_ARGS__) MODIFY_ABY(g##B, __VA_ARGS__) MODIFY_ABX(g##F, __VA_ARGS__)
 
     find_code();
+    RECORD(kEntered);
     NEXT;
+
+#if defined(RND_TRANSLATED)
+dispatch:
+    if (cycle >= kFrameCycles) [[unlikely]] { return false; }
+    if (pc & 0x1000) {
+        const u32 at = place(kScheme, m.cartridge, pc);
+        if (kMirrors[at] == pc >> 13) { goto* kEntries[at]; }
+    }
+interpret:
+    find_code();
+    p = code + (pc & code_mask);
+    goto* kOperations[p[0]];
+#include "blocks.inc"
+#endif
 
     ALL_READS(0, 1, a |= value; nz = a)
     ALL_READS(2, 3, a &= value; nz = a)
@@ -419,9 +462,15 @@ inline void run_cpu(Bus& bus, const Rom& rom) {
 
     // These stop the processor until it is reset.
 op_02: op_12: op_22: op_32: op_42: op_52: op_62: op_72: op_92: op_B2: op_D2: op_F2:
+#if defined(RND_TRANSLATED)
+    return false;
+#endif
     cycle += 2 * (budget + 1);
 
 leave:
+#if defined(RND_TRANSLATED)
+    if (cycle >= kFrameCycles) [[unlikely]] { return false; }
+#endif
     m.cpu.pc = static_cast<u16>(pc);
     m.cpu.nz = static_cast<u16>(nz);
     m.cpu.a = a;
@@ -433,6 +482,7 @@ leave:
     m.cpu.decimal = decimal;
     m.cpu.interrupt = interrupt;
     m.cycle = cycle;
+    return true;
 #undef INLINE
 }
 

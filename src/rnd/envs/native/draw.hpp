@@ -22,17 +22,6 @@ constexpr BelowTable make_below() {
 }
 constexpr BelowTable kBelow = make_below();
 
-using Vec = u64 __attribute__((vector_size(32)));
-inline const Vec& vec(const Row& row) { return reinterpret_cast<const Vec&>(row); }
-inline bool any(const Vec& v) {
-#if defined(RND_AVX512) || defined(RND_AVX2)
-    const __m256i bits = reinterpret_cast<const __m256i&>(v);
-    return !_mm256_testz_si256(bits, bits);
-#else
-    return (v[0] | v[1] | v[2]) != 0;
-#endif
-}
-
 // The collision latches: two bits a read register, D6 then D7, in the order of the registers' addresses.
 struct Pair {
     u8 a, b, bit;
@@ -54,123 +43,115 @@ constexpr PossibleTable make_possible() {
 }
 constexpr PossibleTable kPossible = make_possible();
 
-inline u16 collide(const Row* mask, int x0, int x1) {
-    const Vec& p0 = vec(mask[P0]);
-    const Vec& p1 = vec(mask[P1]);
-    const Vec& m0 = vec(mask[M0]);
-    const Vec& m1 = vec(mask[M1]);
-    const Vec& bl = vec(mask[BL]);
-    const Vec& pf = vec(mask[PF]);
-    const Vec in = vec(kBelow.row[x1]) & ~vec(kBelow.row[x0]);
-    Vec seen = p0 | p1;
-    Vec twice = p0 & p1;
-    twice |= seen & m0;
-    seen |= m0;
-    twice |= seen & m1;
-    seen |= m1;
-    twice |= seen & bl;
-    seen |= bl;
-    twice |= seen & pf;
-    twice &= in;
-    if (!any(twice)) return 0;
-    unsigned bits = 0;
+// The objects of each latch, and the latches of each object.
+struct PairOf {
+    u8 object[16][2];
+    u16 latches[kObjects];
+};
+constexpr PairOf make_pair_of() {
+    PairOf t{};
     for (const Pair& pair : kPairs) {
-        const Vec both = vec(mask[pair.a]) & vec(mask[pair.b]) & twice;
-        bits |= static_cast<unsigned>(any(both)) << pair.bit;
+        t.object[pair.bit][0] = pair.a;
+        t.object[pair.bit][1] = pair.b;
+        t.latches[pair.a] = static_cast<u16>(t.latches[pair.a] | 1u << pair.bit);
+        t.latches[pair.b] = static_cast<u16>(t.latches[pair.b] | 1u << pair.bit);
+    }
+    return t;
+}
+constexpr PairOf kPairOf = make_pair_of();
+
+// The latches among `wanted` that pixels [x0, x1) set. The masks of their objects must be fresh.
+inline u16 collisions(const Row* mask, unsigned wanted, int x0, int x1) {
+    unsigned bits = 0;
+    // Word by word: the masks were just written so, and a wide load would wait for them.
+    for (int w = x0 >> 6; w <= (x1 - 1) >> 6; ++w) {
+        u64 seen = mask[P0].word[w], twice = 0;
+#pragma GCC unroll 5
+        for (int object = P1; object < kObjects; ++object) {
+            twice |= seen & mask[object].word[w];
+            seen |= mask[object].word[w];
+        }
+        twice &= kBelow.row[x1].word[w] & ~kBelow.row[x0].word[w];
+        if (!twice) continue;
+        for (unsigned left = wanted; left; left &= left - 1) {
+            const int bit = __builtin_ctz(left);
+            const u64 both = mask[kPairOf.object[bit][0]].word[w] & mask[kPairOf.object[bit][1]].word[w] & twice;
+            bits |= static_cast<unsigned>(both != 0) << bit;
+        }
     }
     return static_cast<u16>(bits);
 }
 
-// Colours and masks in the order of painting, so that later layers cover earlier ones.
-struct Layer {
-    Row row;
-    u8 colour;
+// Which of 64 pixels have the colours of the playfield and the players; the later ones cover the earlier.
+struct Paint {
+    u64 pf, p1, p0;
 };
-
-inline int layers_of(const Tia& tia, Layer* layer) {
-    int count = 0;
-    auto add = [&](const Row& a, const Row& b, u8 colour) {
-        u64 some = 0;
-        for (int i = 0; i < 3; ++i) some |= layer[count].row.word[i] = a.word[i] | b.word[i];
-        layer[count].colour = colour;
-        count += some != 0;
-    };
-    const bool over = tia.CTRLPF & 4;
+inline Paint paint(const Tia& tia, int w) {
+    Paint p = {tia.mask[PF].word[w] | tia.mask[BL].word[w], tia.mask[P1].word[w] | tia.mask[M1].word[w], tia.mask[P0].word[w] | tia.mask[M0].word[w]};
     if ((tia.CTRLPF & 6) == 2) {
         // Score: each half of the playfield has the colour and the priority of its player.
-        Row left = tia.mask[P0], right = tia.mask[P1];
-        for (int i = 0; i < 3; ++i) {
-            left.word[i] |= tia.mask[PF].word[i] & kBelow.row[80].word[i];
-            right.word[i] |= tia.mask[PF].word[i] & ~kBelow.row[80].word[i];
-        }
-        add(tia.mask[BL], tia.mask[BL], tia.COLUPF);
-        add(right, tia.mask[M1], tia.COLUP[1]);
-        add(left, tia.mask[M0], tia.COLUP[0]);
-        return count;
+        const u64 left = kBelow.row[80].word[w];
+        p.p0 |= tia.mask[PF].word[w] & left;
+        p.p1 |= tia.mask[PF].word[w] & ~left;
+        p.pf = tia.mask[BL].word[w];
     }
-    if (!over) add(tia.mask[PF], tia.mask[BL], tia.COLUPF);
-    add(tia.mask[P1], tia.mask[M1], tia.COLUP[1]);
-    add(tia.mask[P0], tia.mask[M0], tia.COLUP[0]);
-    if (over) add(tia.mask[PF], tia.mask[BL], tia.COLUPF);
-    return count;
+    if (tia.CTRLPF & 4) {
+        p.p0 &= ~p.pf;
+        p.p1 &= ~p.pf;
+    }
+    return p;
 }
 
+// Both return whether a pixel changed: `blank` makes pixels [x0, x1) of a row black, `draw` paints what the TIA shows there.
+inline bool blank(u8* pixels, int x0, int x1) {
+    u8 changed = 0;
+    for (int x = x0; x < x1; ++x) {
+        changed |= pixels[x];
+        pixels[x] = 0;
+    }
+    return changed != 0;
+}
+
+inline bool draw(const Tia& tia, u8* pixels, int x0, int x1) {
 #if defined(RND_AVX512)
-inline void draw(const Tia& tia, u8* pixels, int x0, int x1) {
     auto all = [](u8 colour) { return _mm512_set1_epi8(static_cast<char>(colour)); };
     const __m512i background = all(tia.COLUBK), playfield = all(tia.COLUPF), player0 = all(tia.COLUP[0]), player1 = all(tia.COLUP[1]);
-    const bool over = tia.CTRLPF & 4;
-    const bool score = (tia.CTRLPF & 6) == 2;
+    u64 changed = 0;
     for (int w = x0 >> 6; w <= (x1 - 1) >> 6; ++w) {
-        u64 p0 = tia.mask[P0].word[w] | tia.mask[M0].word[w];
-        u64 p1 = tia.mask[P1].word[w] | tia.mask[M1].word[w];
-        u64 pf = tia.mask[PF].word[w] | tia.mask[BL].word[w];
-        if (score) {
-            // Each half of the playfield has the colour and the priority of its player.
-            const u64 left = kBelow.row[80].word[w];
-            p0 |= tia.mask[PF].word[w] & left;
-            p1 |= tia.mask[PF].word[w] & ~left;
-            pf = tia.mask[BL].word[w];
-        }
-        if (over) {
-            p0 &= ~pf;
-            p1 &= ~pf;
-        }
-        __m512i v = _mm512_mask_mov_epi8(background, pf, playfield);
-        v = _mm512_mask_mov_epi8(v, p1, player1);
-        v = _mm512_mask_mov_epi8(v, p0, player0);
-        _mm512_mask_storeu_epi8(pixels + 64 * w, kBelow.row[x1].word[w] & ~kBelow.row[x0].word[w], v);
+        const Paint p = paint(tia, w);
+        __m512i v = _mm512_mask_mov_epi8(background, p.pf, playfield);
+        v = _mm512_mask_mov_epi8(v, p.p1, player1);
+        v = _mm512_mask_mov_epi8(v, p.p0, player0);
+        const __mmask64 in = kBelow.row[x1].word[w] & ~kBelow.row[x0].word[w];
+        changed |= _mm512_mask_cmpneq_epi8_mask(in, v, _mm512_maskz_loadu_epi8(in, pixels + 64 * w));
+        _mm512_mask_storeu_epi8(pixels + 64 * w, in, v);
     }
-}
-#else
-inline void draw(const Tia& tia, u8* pixels, int x0, int x1) {
-    Layer layer[6];
-    const int count = layers_of(tia, layer);
-    if (count == 0) {
-        std::memset(pixels + x0, tia.COLUBK, static_cast<std::size_t>(x1 - x0));
-        return;
-    }
-#if defined(RND_AVX2)
+    return changed != 0;
+#elif defined(RND_AVX2)
     // Thirty-two pixels at a time: bit i of the mask selects byte i.
     const __m256i spread = _mm256_setr_epi64x(0, 0x0101010101010101, 0x0202020202020202, 0x0303030303030303);
     const __m256i bit = _mm256_set1_epi64x(static_cast<long long>(0x8040201008040201u));
-    auto bytes = [&](const Row& row, int part) {
-        const int bits = static_cast<int>(row.word[part >> 1] >> (part & 1) * 32);
-        const __m256i v = _mm256_and_si256(_mm256_shuffle_epi8(_mm256_set1_epi32(bits), spread), bit);
+    auto bytes = [&](u64 bits) {
+        const __m256i v = _mm256_and_si256(_mm256_shuffle_epi8(_mm256_set1_epi32(static_cast<int>(bits)), spread), bit);
         return _mm256_cmpeq_epi8(v, bit);
     };
+    auto all = [](u8 colour) { return _mm256_set1_epi8(static_cast<char>(colour)); };
+    const __m256i background = all(tia.COLUBK), playfield = all(tia.COLUPF), player0 = all(tia.COLUP[0]), player1 = all(tia.COLUP[1]);
+    __m256i changed = _mm256_setzero_si256();
     for (int part = x0 >> 5; part <= (x1 - 1) >> 5; ++part) {
-        __m256i v = _mm256_set1_epi8(static_cast<char>(tia.COLUBK));
-        for (int i = 0; i < count; ++i)
-            v = _mm256_blendv_epi8(v, _mm256_set1_epi8(static_cast<char>(layer[i].colour)), bytes(layer[i].row, part));
+        const Paint p = paint(tia, part >> 1);
+        const int shift = (part & 1) * 32;
+        __m256i v = _mm256_blendv_epi8(background, playfield, bytes(p.pf >> shift));
+        v = _mm256_blendv_epi8(v, player1, bytes(p.p1 >> shift));
+        v = _mm256_blendv_epi8(v, player0, bytes(p.p0 >> shift));
         __m256i* at = reinterpret_cast<__m256i*>(pixels + 32 * part);
-        if (32 * part < x0 || 32 * part + 32 > x1) {
-            Row in;
-            for (int i = 0; i < 3; ++i) in.word[i] = kBelow.row[x1].word[i] & ~kBelow.row[x0].word[i];
-            v = _mm256_blendv_epi8(_mm256_loadu_si256(at), v, bytes(in, part));
-        }
+        const __m256i before = _mm256_loadu_si256(at);
+        if (32 * part < x0 || 32 * part + 32 > x1)
+            v = _mm256_blendv_epi8(before, v, bytes((kBelow.row[x1].word[part >> 1] & ~kBelow.row[x0].word[part >> 1]) >> shift));
+        changed = _mm256_or_si256(changed, _mm256_xor_si256(before, v));
         _mm256_storeu_si256(at, v);
     }
+    return !_mm256_testz_si256(changed, changed);
 #else
     // Eight pixels at a time: bit i of the mask becomes byte i of a word, all ones or zero.
     auto spread = [](u64 bits) {
@@ -178,23 +159,27 @@ inline void draw(const Tia& tia, u8* pixels, int x0, int x1) {
         return (((bits + 0x7F7F7F7F7F7F7F7Fu) | bits) >> 7 & 0x0101010101010101u) * 0xFF;
     };
     constexpr u64 kEach = 0x0101010101010101u;
+    u64 changed = 0;
     for (int part = x0 >> 3; part <= (x1 - 1) >> 3; ++part) {
         const int word = part >> 3, shift = (part & 7) * 8;
+        const Paint p = paint(tia, word);
         u64 v = tia.COLUBK * kEach;
-        for (int i = 0; i < count; ++i) {
-            const u64 select = spread(layer[i].row.word[word] >> shift);
-            v = (v & ~select) | (layer[i].colour * kEach & select);
-        }
-        if (8 * part < x0 || 8 * part + 8 > x1) {
-            u64 before;
-            std::memcpy(&before, pixels + 8 * part, 8);
-            const u64 in = spread((kBelow.row[x1].word[word] & ~kBelow.row[x0].word[word]) >> shift);
-            v = (before & ~in) | (v & in);
-        }
+        auto cover = [&](u64 mask, u8 colour) {
+            const u64 select = spread(mask >> shift);
+            v = (v & ~select) | (colour * kEach & select);
+        };
+        cover(p.pf, tia.COLUPF);
+        cover(p.p1, tia.COLUP[1]);
+        cover(p.p0, tia.COLUP[0]);
+        u64 before;
+        std::memcpy(&before, pixels + 8 * part, 8);
+        const u64 in = spread((kBelow.row[x1].word[word] & ~kBelow.row[x0].word[word]) >> shift);
+        v = (before & ~in) | (v & in);
+        changed |= before ^ v;
         std::memcpy(pixels + 8 * part, &v, 8);
     }
+    return changed != 0;
 #endif
 }
-#endif
 
 }  // namespace rnd::atari::RND_TARGET

@@ -3,19 +3,19 @@
 
 #include <string_view>
 
-#include "cartridge.hpp"
-#include "machine.hpp"
+#include "pipeline.hpp"
+#include "translation.hpp"
 
 namespace rnd::atari {
 
 struct Engine {
     const char* name;
-    // Runs one frame; draws it when `screen` (210 x 160 colour bytes) is given.
-    void (*run_frame)(Machine&, const Rom&, u8* screen);
-    // The 84 x 84 grey observation of the pixelwise maximum of two screens.
-    void (*observe)(const u8* newest, const u8* other, u8* frame);
+    FrameFunction run_frame;
+    // The 84 x 84 grey observation of the pixelwise maximum of two screens. A bit of `groups` for every five rows of them:
+    // the others stay as they are in `frame`.
+    void (*observe)(const u8* newest, const u8* other, u8* frame, u64 groups);
     // The same of two screens that are grey already.
-    void (*shrink)(const u8* newest, const u8* other, u8* frame);
+    void (*shrink)(const u8* newest, const u8* other, u8* frame, u64 groups);
 };
 
 extern const Engine kPortableEngine;

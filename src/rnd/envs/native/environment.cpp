@@ -1,6 +1,8 @@
 #include "environment.hpp"
 
 #include <cstring>
+#include <mutex>
+#include <random>
 
 namespace rnd::atari {
 
@@ -18,11 +20,6 @@ const u8 kPowerOnRam[128] = {
 
 namespace {
 
-// The timer's noise at power-on: what ale-py's first resets draw, in their order.
-constexpr u8 kPowerOnTimer[] = {
-#include "power_on_timer.inc"
-};
-
 // SWCHA pins of player 0 that an action pulls low: D7 right, D6 left, D5 down, D4 up.
 constexpr u8 kStick[kActions] = {
     0x00, 0x00, 0x10, 0x80, 0x40, 0x20, 0x90, 0x50, 0xA0, 0x60, 0x10, 0x80, 0x40, 0x20, 0x90, 0x50, 0xA0, 0x60,
@@ -31,6 +28,7 @@ constexpr bool presses_fire(u8 action) { return action == FIRE || action >= UPFI
 
 constexpr u8 kSwitches = 0x3F;       // colour, amateur, nothing pressed
 constexpr u8 kResetPressed = 0x3E;
+constexpr u32 kPowerOns = 1 << 24;  // of one environment, after which their timers repeat
 constexpr int kWarmUpFrames = 60;
 constexpr int kResetFrames = 8;
 constexpr int kResetFramesWithModes = 12;
@@ -53,6 +51,7 @@ void power_on(Machine& m, const Rom& rom, u8 timer, const u8* ram) {
     m.cpu.interrupt = 1;
     m.swcha = 0xFF;
     m.swchb = kSwitches;
+    m.frame_done = 1;
 }
 
 void set_joystick(Machine& m, u8 action) {
@@ -60,19 +59,42 @@ void set_joystick(Machine& m, u8 action) {
     m.fire[0] = presses_fire(action);
 }
 
+// A frame that continues one that was cut is drawn into the same screen.
+bool run_frame(Environment& env, const Player& player, bool draw, u64& changed_rows) {
+    if (draw && env.machine.frame_done) env.newest ^= 1;
+    const i64 start = env.machine.frame_cycle;
+    player.run_frame(env.machine, draw ? env.screen[env.newest] : nullptr, changed_rows);
+    const i64 lines = (env.machine.frame_cycle - start) / kCyclesPerLine;
+    return env.machine.frame_done && (!draw || lines >= kFirstVisibleLine + kScreenHeight);
+}
+
 }  // namespace
 
-u8 power_on_timer(u32 power_ons) { return kPowerOnTimer[power_ons % sizeof kPowerOnTimer]; }
+// The timer's noise at power-on comes from a generator that ale-py seeds with this constant; RAM took the first 128 numbers.
+u8 power_on_timer(u32 power_ons) {
+    static std::mutex mutex;
+    static std::vector<u8> timers;
+    static std::mt19937 generator = [] {
+        std::mt19937 seeded(4'753'849);
+        seeded.discard(131);
+        return seeded;
+    }();
+    std::lock_guard lock(mutex);
+    power_ons %= kPowerOns;
+    while (timers.size() <= power_ons) timers.push_back(static_cast<u8>(25 + generator() % 75));
+    return timers[power_ons];
+}
 
-void start_environment(Environment& env, const Engine& engine, const Rom& rom, const Game& game, u8 timer, const u8* ram) {
-    power_on(env.machine, rom, timer, ram);
+void start_environment(Environment& env, const Player& player, u8 timer, const u8* ram) {
+    const Game& game = player.game;
+    power_on(env.machine, player.rom, timer, ram);
     std::memset(env.screen, 0, sizeof env.screen);
     env.newest = 0;
+    u64 changed_rows = 0;
     auto frame = [&](u8 action, u8 switches) {
         set_joystick(env.machine, action);
         env.machine.swchb = switches;
-        env.newest ^= 1;
-        engine.run_frame(env.machine, rom, env.screen[env.newest]);
+        run_frame(env, player, true, changed_rows);
     };
     for (int i = 0; i < kWarmUpFrames; ++i) frame(NOOP, kSwitches);
     const int reset_frames = game.has_modes ? kResetFramesWithModes : kResetFrames;
@@ -84,13 +106,13 @@ void start_environment(Environment& env, const Engine& engine, const Rom& rom, c
     env.executed = NOOP;
 }
 
-void play_frame(Environment& env, const Engine& engine, const Rom& rom, const Game& game, u8 action, bool draw) {
+bool play_frame(Environment& env, const Player& player, u8 action, bool draw, u64& changed_rows) {
     set_joystick(env.machine, action);
-    if (draw) env.newest ^= 1;
-    engine.run_frame(env.machine, rom, draw ? env.screen[env.newest] : nullptr);
-    update_progress(game.rules, env.machine.riot.ram, env.progress);
+    const bool whole = run_frame(env, player, draw, changed_rows);
+    update_progress(player.game.rules, env.machine.riot.ram, env.progress);
     ++env.episode_frames;
     env.executed = action;
+    return whole;
 }
 
 double draw_uniform(u64& generator) {

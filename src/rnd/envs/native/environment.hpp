@@ -1,10 +1,25 @@
 // One environment: a machine, the rules of its game, the sticky generator and the last two screens.
 #pragma once
 
+#include <atomic>
+
 #include "engine.hpp"
 #include "games.hpp"
 
 namespace rnd::atari {
+
+// What plays a game's frames: the interpreter, and the translated program as soon as there is one.
+struct Player {
+    const Engine& engine;
+    const Game& game;
+    Rom rom;
+    std::atomic<FrameFunction> translated = nullptr;
+
+    void run_frame(Machine& m, u8* screen, u64& changed_rows) const {
+        const FrameFunction fast = translated.load(std::memory_order_acquire);
+        if (!fast || !fast(m, rom, screen, &changed_rows)) engine.run_frame(m, rom, screen, &changed_rows);
+    }
+};
 
 // Plain data: saving an environment is copying these bytes.
 struct Environment {
@@ -26,10 +41,11 @@ u8 power_on_timer(u32 power_ons);
 extern const u8 kPowerOnRam[128];
 
 // Switches the machine on and plays the game's start-up, as ale-py's reset_game does. RAM keeps what it holds over a reset.
-void start_environment(Environment& env, const Engine& engine, const Rom& rom, const Game& game, u8 timer, const u8* ram);
+void start_environment(Environment& env, const Player& player, u8 timer, const u8* ram);
 
-// One raw frame of `action`; drawn when asked for.
-void play_frame(Environment& env, const Engine& engine, const Rom& rom, const Game& game, u8 action, bool draw);
+// One raw frame of `action`; drawn when asked for, with `changed_rows` as in FrameFunction. Returns false when the frame leaves
+// rows of its screen as they were: it was cut, or drawn and shorter than the picture.
+bool play_frame(Environment& env, const Player& player, u8 action, bool draw, u64& changed_rows);
 
 // A uniform number in [0, 1).
 double draw_uniform(u64& generator);

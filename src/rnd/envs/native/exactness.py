@@ -1,6 +1,6 @@
 """The native core compared with ale-py, frame by frame, on every observable.
 
-    python -m rnd.envs.native.exactness [--games montezuma_revenge pitfall] [--frames 1000000] [--json result.json]
+    python -m rnd.envs.native.exactness [--games montezuma_revenge pitfall] [--frames 1000000] [--translate]
 
 RAM, reward, lives, game over and all 210 x 160 pixels of every frame must be equal, resets included. Some frames are
 played from states that random play would not reach: room numbers and scores are written into both RAMs.
@@ -14,6 +14,7 @@ import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -84,12 +85,18 @@ def read_rom(game: str) -> bytes:
     return rom_path(game).read_bytes()
 
 
-def compare(game: str, frames: int, style: str, seed: int, result: GameResult, simd: str = "auto") -> None:
+def compare(
+    game: str, frames: int, style: str, seed: int, result: GameResult, simd: str = "auto", translate: bool = False
+) -> None:
     """Play `frames` raw frames on both and add every difference to `result`. Stops after ten."""
     from ale_py import Action
 
     ale = ale_interface(game)
     native = AtariBatch(read_rom(game), game, np.array([seed], np.uint64), threads=1, simd=simd)
+    if translate:
+        from rnd.envs.native.translation import TranslatedGame
+
+        native.translate(str(TranslatedGame(game, read_rom(game), native.simd).make()))
     actions = [Action(i) for i in range(18)]
     rng = np.random.default_rng(seed)
     forced = FORCED_BYTES.get(game, {}) if style == "forced" else {}
@@ -130,7 +137,7 @@ def compare(game: str, frames: int, style: str, seed: int, result: GameResult, s
     result.frames += frame + 1
 
 
-def compare_game(game: str, frames: int, seed: int = 0, simd: str = "auto") -> GameResult:
+def compare_game(game: str, frames: int, seed: int = 0, simd: str = "auto", translate: bool = False) -> GameResult:
     """All styles of play, in pieces of at most 100,000 frames, each from its own seed."""
     result = GameResult(game)
     start = time.perf_counter()
@@ -138,22 +145,28 @@ def compare_game(game: str, frames: int, seed: int = 0, simd: str = "auto") -> G
     for index, style in enumerate(STYLES):
         for piece, done in enumerate(range(0, share, 100_000)):
             if sum(result.mismatches.values()) < 10:
-                compare(game, min(100_000, share - done), style, seed + 1000 * index + piece, result, simd)
+                compare(game, min(100_000, share - done), style, seed + 1000 * index + piece, result, simd, translate)
     result.seconds = time.perf_counter() - start
     return result
 
 
 def run_exactness(
-    games: Sequence[str] | None = None, frames: int = 1_000_000, seed: int = 0, jobs: int = 1, simd: str = "auto"
+    games: Sequence[str] | None = None,
+    frames: int = 1_000_000,
+    seed: int = 0,
+    jobs: int = 1,
+    simd: str = "auto",
+    translate: bool = False,
 ) -> list[GameResult]:
-    """The comparison of each game over `frames` raw frames."""
+    """The comparison of each game over `frames` raw frames; with `translate`, of its translation."""
     if not available():
         raise RuntimeError(why_unavailable())
     names = list(games) if games else list(supported_games())
+    one = partial(compare_game, frames=frames, seed=seed, simd=simd, translate=translate)
     if jobs == 1:
-        return [compare_game(game, frames, seed, simd) for game in names]
+        return [one(game) for game in names]
     with ProcessPoolExecutor(jobs) as pool:
-        return list(pool.map(compare_game, names, [frames] * len(names), [seed] * len(names), [simd] * len(names)))
+        return list(pool.map(one, names))
 
 
 def table(results: Sequence[GameResult]) -> str:
@@ -175,9 +188,10 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--jobs", type=int, default=1, help="games compared at the same time")
     parser.add_argument("--simd", default="auto", help="auto, avx512, avx2 or portable")
+    parser.add_argument("--translate", action="store_true", help="compare the games' translations")
     parser.add_argument("--json", type=Path, help="where to write the results")
     args = parser.parse_args()
-    results = run_exactness(args.games, args.frames, args.seed, args.jobs, args.simd)
+    results = run_exactness(args.games, args.frames, args.seed, args.jobs, args.simd, args.translate)
     print(table(results))
     if args.json:
         args.json.write_text(json.dumps([asdict(r) for r in results], indent=2) + "\n")

@@ -56,6 +56,9 @@ void wraps_at(const u8*, Progress& p) {
     if (p.reward < 0) p.reward += kTop;
 }
 
+// ale-py gives nothing for a score that falls.
+void never_negative(const u8*, Progress& p) { p.reward = std::max(p.reward, 0); }
+
 // The counter falls back to zero when the time is up.
 void freeway_reward(const u8*, Progress& p) { p.reward = p.reward < 0 ? 0 : p.reward > 1 ? 1 : p.reward; }
 
@@ -109,11 +112,11 @@ const std::vector<Game>& all_games() {
         {"bowling", k4K, true, {NOOP, FIRE, UP, DOWN, UPFIRE, DOWNFIRE}, {},
          {0, 0, {pair(0xA1, 1), pair(0xA6, 100)}, kNoLives, {{at_least(0xA4, 0x11)}}}},
         {"centipede", kF8, true, all_actions(), {},
-         {0, 3, six(0xF6, 0xF5, 0xF4), {0xED, 0x70, 4, 1}, {{is(0xA6, 0x40, 0x40)}}}},
+         {0, 3, six(0xF6, 0xF5, 0xF4), {0xED, 0x70, 4, 1}, {{is(0xA6, 0x40, 0x40)}}, never_negative}},
         {"chopper_command", k4K, true, all_actions(), {},
          {0, 3, {pair(0xEE, 100), pair(0xEC, 10'000)}, {0xE4, 0xF, 0, 0}, {{is(0xE4, 0, 0xF)}}}},
         {"crazy_climber", kF8, true, {NOOP, UP, RIGHT, LEFT, DOWN, UPRIGHT, UPLEFT, DOWNRIGHT, DOWNLEFT}, {},
-         {0, 5, {Digits{0x82, 100, 1'000}, Digits{0x83, 1'000, 0}, Digits{0x84, 10'000, 100'000}, Digits{0x85, 100'000, 0}}, {0xAA, 0xFF, 0, 0}, {{is(0xAA, 0)}}}},
+         {0, 5, {Digits{0x82, 100, 1'000}, Digits{0x83, 1'000, 0}, Digits{0x84, 10'000, 100'000}, Digits{0x85, 100'000, 0}}, {0xAA, 0xFF, 0, 0}, {{is(0xAA, 0)}}, never_negative}},
         {"defender", k4K, true, all_actions(), {},
          {0, 3, {Digits{0x9C, 1, 0, true}, Digits{0x9D, 10, 0, true}, Digits{0x9E, 100, 0, true}, Digits{0x9F, 1'000, 0, true}, Digits{0xA0, 10'000, 0, true}, Digits{0xA1, 100'000, 0, true}}, {0xC2, 0xFF, 0, 0}, {{is(0xC2, 0)}}}},
         {"demon_attack", k4K, true, {NOOP, FIRE, RIGHT, LEFT, RIGHTFIRE, LEFTFIRE}, {},

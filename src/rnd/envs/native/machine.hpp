@@ -22,6 +22,7 @@ constexpr int kScreenWidth = 160;
 constexpr int kScreenHeight = 210;
 constexpr int kFirstVisibleLine = 34;
 constexpr int kScreenBytes = kScreenWidth * kScreenHeight;
+constexpr int kRowsPerGroup = 5;  // of a screen; they make two rows of an observation
 // A frame without vertical sync is cut here.
 constexpr int kMaxLines = 290;
 constexpr int kFrameCycles = (kMaxLines + 1) * kCyclesPerLine;

@@ -5,7 +5,7 @@
 #include <cstring>
 
 #include "pipeline.hpp"
-#if defined(RND_AVX512)
+#if defined(RND_AVX512) || defined(RND_AVX2)
 #include <immintrin.h>
 #endif
 
@@ -24,6 +24,27 @@ void grey_maximum(const u8* a, const u8* b, u8* out) {
         const __mmask64 in = x + 64 <= kScreenWidth ? ~__mmask64{0} : (__mmask64{1} << (kScreenWidth - x)) - 1;
         const __m512i v = _mm512_max_epu8(grey(_mm512_maskz_loadu_epi8(in, a + x)), grey(_mm512_maskz_loadu_epi8(in, b + x)));
         _mm512_mask_storeu_epi8(out + x, in, v);
+    }
+#elif defined(RND_AVX2)
+    auto grey = [](__m256i colours) {
+        if constexpr (kGreyed) return colours;
+        const __m256i index = _mm256_and_si256(_mm256_srli_epi16(colours, 1), _mm256_set1_epi8(0x7F));
+        __m256i found = _mm256_setzero_si256();
+        // Sixteen entries of the table at a time; an index outside them gets its top bit, which selects zero.
+        for (int first = 0; first < 128; first += 16) {
+            const __m256i entries = _mm256_broadcastsi128_si256(_mm_load_si128(reinterpret_cast<const __m128i*>(kGrey + first)));
+            const __m256i inside = _mm256_adds_epu8(_mm256_xor_si256(index, _mm256_set1_epi8(static_cast<char>(first))), _mm256_set1_epi8(0x70));
+            found = _mm256_or_si256(found, _mm256_shuffle_epi8(entries, inside));
+        }
+        return found;
+    };
+    for (int x = 0; x < kScreenWidth; x += 32) {
+        const __m256i one = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(a + x));
+        const __m256i other = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(b + x));
+        const __m256i differ = _mm256_xor_si256(one, other);
+        __m256i v = grey(one);
+        if (!_mm256_testz_si256(differ, differ)) v = _mm256_max_epu8(v, grey(other));
+        _mm256_storeu_si256(reinterpret_cast<__m256i*>(out + x), v);
     }
 #else
     auto grey = [](u8 colour) { return kGreyed ? colour : kGrey[colour >> 1]; };
@@ -92,12 +113,13 @@ inline void shrink_line(const u16* sums, u8* out, u32 (&halves)[4]) {
 }
 
 template <bool kGreyed>
-void observe(const u8* newest, const u8* other, u8* frame) {
-    u8 lines[5][kScreenWidth];
+void observe(const u8* newest, const u8* other, u8* frame, u64 groups) {
+    u8 lines[kRowsPerGroup][kScreenWidth];
     u16 sums[2][kScreenWidth + 64] = {};
-    for (int group = 0; group < kScreenHeight / 5; ++group) {
-        for (int i = 0; i < 5; ++i) {
-            const int at = (5 * group + i) * kScreenWidth;
+    for (; groups; groups &= groups - 1) {
+        const int group = __builtin_ctzll(groups);
+        for (int i = 0; i < kRowsPerGroup; ++i) {
+            const int at = (kRowsPerGroup * group + i) * kScreenWidth;
             grey_maximum<kGreyed>(newest + at, other + at, lines[i]);
         }
         for (int x = 0; x < kScreenWidth; ++x) {

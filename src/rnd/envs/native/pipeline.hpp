@@ -7,6 +7,7 @@ namespace rnd::atari {
 
 constexpr int kFrameSide = 84;
 constexpr int kFrameBytes = kFrameSide * kFrameSide;
+constexpr u64 kAllGroups = (u64{1} << kScreenHeight / kRowsPerGroup) - 1;
 
 // Luminance of the 128 NTSC colours, by the upper seven bits of a colour byte.
 alignas(64) constexpr u8 kGrey[128] = {

@@ -1,5 +1,6 @@
 // TIA: television interface adaptor. Objects are 160-bit masks of the current line; a line is advanced lazily, up to the
-// colour clock of the write or read that needs it. Collisions are ANDs of masks, pixels are blends by mask.
+// colour clock of the write or read that needs it. Collisions are ANDs of masks, pixels are blends by mask. On a frame that
+// nobody will see, time is one number, and lines are looked at only while a new collision is possible.
 #pragma once
 
 #include <cstring>
@@ -12,13 +13,24 @@ namespace rnd::atari::RND_TARGET {
 // What an instruction sees beside the machine itself. Not part of the state.
 struct Bus {
     Machine& m;
-    u8* screen;  // 210 x 160 colour bytes, or null when this frame will not be seen
+    u8* screen;        // 210 x 160 colour bytes, or null when this frame will not be seen
+    u64* changed_rows;  // a bit is set for every five rows of `screen` of which a pixel changes
+    u8* reached = nullptr;  // with RND_RECORDING: `Reached` of every place
+    i32 touched = -1;       // the cycle of the frame at which the program last wrote or read a register of the TIA,
+    u8 touched_register = 0;  // and which one it wrote
+    // Of a frame that is not seen:
+    i32 at = 0;         // colour clocks that are done, counted as in `advance`
+    i32 comb_line = 0;  // the line at which `hmove_blank` is up to date
+    unsigned live = 0;  // bit per object: its registers show it somewhere
+    unsigned open = 0;  // not zero: passing time can change something
 };
 
 inline void mark_stale(Tia& tia, unsigned objects) {
     tia.stale |= static_cast<u8>(objects);
     tia.line_is_collided = 0;
 }
+
+constexpr unsigned kAllObjects = (1u << kObjects) - 1;
 
 // ---- masks ----
 
@@ -153,11 +165,12 @@ inline void build_playfield(Tia& tia) {
 
 inline bool is_visible(const Row& row) { return (row.word[0] | row.word[1] | row.word[2]) != 0; }
 
-inline void refresh_masks(Tia& tia) {
-    if (!tia.stale) return;
-    unsigned visible = tia.visible & ~tia.stale;
+inline void refresh_masks(Tia& tia, unsigned objects = kAllObjects) {
+    objects &= tia.stale;
+    if (!objects) return;
+    unsigned visible = tia.visible & ~objects;
     auto build = [&](Object object, auto&& builder) {
-        if (!(tia.stale >> object & 1)) return;
+        if (!(objects >> object & 1)) return;
         builder();
         visible |= static_cast<unsigned>(is_visible(tia.mask[object])) << object;
     };
@@ -168,39 +181,50 @@ inline void refresh_masks(Tia& tia) {
     build(BL, [&] { build_ball(tia); });
     build(PF, [&] { build_playfield(tia); });
     tia.visible = static_cast<u8>(visible);
-    tia.stale = 0;
+    tia.stale = static_cast<u8>(tia.stale & ~objects);
 }
 
 // ---- time ----
 
 enum : u8 { kBlankThisLine = 1, kBlankNextLine = 2 };
 
+// Nothing outside these lines is drawn or collides.
+inline bool is_visible_line(i32 line) { return static_cast<u32>(line - kFirstVisibleLine) < kScreenHeight; }
+
+inline void collide(Tia& tia, unsigned visible, int x0, int x1) {
+    const bool whole = x0 == 0 && x1 == kScreenWidth;
+    if (whole && tia.line_is_collided) return;
+    tia.line_is_collided = whole;
+    const unsigned wanted = kPossible.latches[visible] & ~unsigned{tia.collision};
+    if (!wanted) return;
+    if (tia.stale & visible) {
+        unsigned needed = 0;
+        for (int object = 0; object < kObjects; ++object) needed |= static_cast<unsigned>((kPairOf.latches[object] & wanted) != 0) << object;
+        refresh_masks(tia, needed);
+    }
+    tia.collision |= collisions(tia.mask, wanted, x0, x1);
+}
+
 // Draws and collides clocks [from, to) of the current line.
-inline void segment(Bus& bus, int from, int to) {
+[[gnu::noinline]] inline void segment(Bus& bus, int from, int to) {
     Tia& tia = bus.m.tia;
+    if (!is_visible_line(tia.line)) return;
     int x0 = from > kHblankClocks ? from - kHblankClocks : 0;
     const int x1 = to - kHblankClocks;
-    const unsigned row = static_cast<unsigned>(tia.line - kFirstVisibleLine);
-    u8* pixels = bus.screen && row < kScreenHeight ? bus.screen + row * kScreenWidth : nullptr;
-    if (tia.VBLANK & 2) {
-        if (pixels) std::memset(pixels + x0, 0, static_cast<std::size_t>(x1 - x0));
-        return;
-    }
+    const int row = tia.line - kFirstVisibleLine;
+    u8* pixels = bus.screen + row * kScreenWidth;
+    auto note = [&](bool changed) { *bus.changed_rows |= static_cast<u64>(changed) << row / kRowsPerGroup; };
+    if (tia.VBLANK & 2) return note(blank(pixels, x0, x1));
     refresh_masks(tia);
-    const bool whole = x0 == 0 && x1 == kScreenWidth;
-    if (!(whole && tia.line_is_collided)) {
-        if (kPossible.latches[tia.visible] & ~tia.collision) tia.collision |= collide(tia.mask, x0, x1);
-        tia.line_is_collided = whole;
-    }
-    if (!pixels) return;
+    collide(tia, tia.visible, x0, x1);
     // Objects collide under the comb too, but are not seen there.
     if (tia.hmove_blank == kBlankThisLine && x0 < 8) {
         const int end = x1 < 8 ? x1 : 8;
-        std::memset(pixels + x0, 0, static_cast<std::size_t>(end - x0));
+        note(blank(pixels, x0, end));
         x0 = end;
         if (x0 == x1) return;
     }
-    draw(tia, pixels, x0, x1);
+    note(draw(tia, pixels, x0, x1));
 }
 
 inline void set_reflection(Tia& tia) {
@@ -209,30 +233,121 @@ inline void set_reflection(Tia& tia) {
     mark_stale(tia, 1u << PF);
 }
 
-inline void end_line(Tia& tia) {
+inline void lift_suppression(Tia& tia) {
+    if (!(tia.suppress[0] | tia.suppress[1])) return;
+    tia.suppress[0] = tia.suppress[1] = 0;
+    mark_stale(tia, 1u << P0 | 1u << P1);
+}
+
+// In ale-py a line outside the picture has no end: what lasts until the end of a line then lasts until that of the first row.
+inline void end_line(Tia& tia, i32 line) {
+    if (!is_visible_line(line)) return;
     set_reflection(tia);
-    tia.hmove_blank = tia.hmove_blank == kBlankNextLine ? kBlankThisLine : 0;
-    if (tia.suppress[0] | tia.suppress[1]) {
-        tia.suppress[0] = tia.suppress[1] = 0;
-        mark_stale(tia, 1u << P0 | 1u << P1);
+    lift_suppression(tia);
+}
+
+// The comb at the start of line `to`, when it was `blank` in line `from`.
+constexpr u8 comb_after(u8 blank, i32 from, i32 to) {
+    if (blank == kBlankNextLine && from < to) {
+        blank = kBlankThisLine;
+        ++from;
     }
-    ++tia.line;
-    tia.clock = 0;
+    const i32 first = from > kFirstVisibleLine ? from : kFirstVisibleLine;
+    const bool passed = first < to && first < kFirstVisibleLine + kScreenHeight;
+    return blank == kBlankThisLine && passed ? 0 : blank;
+}
+
+// What time can still change on a frame that is not seen: a latch, or how an object looks from the next line on.
+inline void look_ahead(Bus& bus) {
+    const Tia& tia = bus.m.tia;
+    const unsigned latches = tia.VBLANK & 2 ? 0u : kPossible.latches[bus.live] & ~unsigned{tia.collision};
+    bus.open = latches | unsigned{tia.suppress[0]} | tia.suppress[1] | ((tia.reflected ^ tia.CTRLPF) & 1u);
+}
+
+[[gnu::noinline]] inline void advance_unseen(Bus& bus, i32 clock) {
+    Tia& tia = bus.m.tia;
+    i32 line = bus.at / kClocksPerLine;
+    i32 from = bus.at - line * kClocksPerLine, target = clock - line * kClocksPerLine;
+    auto segment = [&](int end) {
+        if (end <= from || end <= kHblankClocks || tia.VBLANK & 2 || !is_visible_line(line)) return;
+        collide(tia, bus.live, from > kHblankClocks ? from - kHblankClocks : 0, end - kHblankClocks);
+    };
+    for (; target >= kClocksPerLine; target -= kClocksPerLine, ++line, from = 0) {
+        segment(kClocksPerLine);
+        end_line(tia, line);
+    }
+    segment(target);
+    bus.at = clock;
+    look_ahead(bus);
 }
 
 // Brings the picture up to `clock`, counted from the start of the frame.
 inline void advance(Bus& bus, i32 clock) {
     Tia& tia = bus.m.tia;
+    if (!bus.screen) {
+        if (clock <= bus.at) return;
+        if (bus.open) advance_unseen(bus, clock);
+        bus.at = clock;
+        return;
+    }
     i32 target = clock - tia.line * kClocksPerLine;
     while (target >= kClocksPerLine) {
         segment(bus, tia.clock, kClocksPerLine);
-        end_line(tia);
+        end_line(tia, tia.line);
+        tia.hmove_blank = comb_after(tia.hmove_blank, tia.line, tia.line + 1);
+        ++tia.line;
+        tia.clock = 0;
         target -= kClocksPerLine;
     }
     if (target > tia.clock) {
         if (target > kHblankClocks) segment(bus, tia.clock, target);
         tia.clock = target;
     }
+}
+
+// ---- frames that are not seen: from line and clock to one number, and back ----
+
+inline unsigned live_objects(const Tia& tia, unsigned objects) {
+    unsigned live = 0;
+    auto test = [&](Object object, auto&& shown) {
+        if (objects >> object & 1) live |= static_cast<unsigned>(shown() != 0) << object;
+    };
+    test(P0, [&] { return tia.VDELP[0] ? tia.old_GRP[0] : tia.GRP[0]; });
+    test(P1, [&] { return tia.VDELP[1] ? tia.old_GRP[1] : tia.GRP[1]; });
+    test(M0, [&] { return tia.ENAM[0] && !tia.RESMP[0]; });
+    test(M1, [&] { return tia.ENAM[1] && !tia.RESMP[1]; });
+    test(BL, [&] { return tia.VDELBL ? tia.old_ENABL : tia.ENABL; });
+    test(PF, [&] { return tia.PF[0] | tia.PF[1] | tia.PF[2]; });
+    return live;
+}
+
+inline void begin_unseen(Bus& bus) {
+    const Tia& tia = bus.m.tia;
+    bus.at = tia.line * kClocksPerLine + tia.clock;
+    bus.comb_line = tia.line;
+    bus.live = live_objects(tia, kAllObjects);
+    look_ahead(bus);
+}
+
+inline void update_comb(Bus& bus) {
+    if (bus.screen) return;
+    const i32 line = bus.at / kClocksPerLine;
+    bus.m.tia.hmove_blank = comb_after(bus.m.tia.hmove_blank, bus.comb_line, line);
+    bus.comb_line = line;
+}
+
+inline void end_unseen(Bus& bus) {
+    update_comb(bus);
+    bus.m.tia.line = bus.at / kClocksPerLine;
+    bus.m.tia.clock = bus.at % kClocksPerLine;
+}
+
+// After registers of `objects` changed.
+[[gnu::always_inline]] inline void changed(Bus& bus, unsigned objects) {
+    mark_stale(bus.m.tia, objects);
+    if (bus.screen) return;
+    bus.live = (bus.live & ~objects) | live_objects(bus.m.tia, objects);
+    look_ahead(bus);
 }
 
 // ---- registers ----
@@ -259,8 +374,8 @@ inline void move(Tia& tia, int object, int pixels_left) {
 // How far left HMOVE moves an object, by the cycle of the line at which it is strobed. The TIA gives the object up to
 // fifteen extra clocks, one every four colour clocks, of which only those in the horizontal blank count. An HMOVE in
 // the blank also delays the picture by eight pixels; one near the line's end does not.
-inline int hmove_distance(int cycle, u8 hm) {
-    const int wanted = (hm >> 4) ^ 8;
+constexpr int hmove_distance(int cycle, int hm) {
+    const int wanted = hm ^ 8;
     if (cycle <= 20 || cycle == 75) {
         const int fitting = cycle == 75 ? 15 : (70 - 3 * cycle) / 4;
         return (wanted < fitting ? wanted : fitting) - 8;
@@ -269,6 +384,17 @@ inline int hmove_distance(int cycle, u8 hm) {
     const int lost = cycle >= 73 ? 0 : (3 * (73 - cycle) + 3) / 4;
     return wanted > lost ? wanted - lost : 0;
 }
+
+struct HmoveTable {
+    i8 distance[kCyclesPerLine][16];  // by the cycle and the upper nibble of HMxx
+};
+constexpr HmoveTable make_hmove() {
+    HmoveTable t{};
+    for (int cycle = 0; cycle < kCyclesPerLine; ++cycle)
+        for (int hm = 0; hm < 16; ++hm) t.distance[cycle][hm] = static_cast<i8>(hmove_distance(cycle, hm));
+    return t;
+}
+constexpr HmoveTable kHmove = make_hmove();
 
 // What a player does when its position is reset to `to`. A copy that is being drawn is finished, one that is about to
 // start is drawn at the new position, and otherwise nothing appears at the new position before the next line.
@@ -283,18 +409,39 @@ inline PlayerPhase player_phase(const Tia& tia, int n, int to) {
     return PlayerPhase::kElsewhere;
 }
 
-[[gnu::noinline]] inline void tia_write(Bus& bus, u8 address, u8 value, i32 cycle) {
+// Colour clocks from a write to its effect.
+constexpr int write_delay(unsigned reg, i32 cycle) {
+    constexpr int kPlayfield[4] = {4, 5, 2, 3};
+    switch (reg) {
+        case VBLANK:
+        case REFP0:
+        case REFP1:
+        case GRP0:
+        case GRP1: return 1;
+        case NUSIZ0:
+        case NUSIZ1:
+        case RESM0:
+        case RESM1: return 8;
+        case PF0:
+        case PF1:
+        case PF2: return kPlayfield[static_cast<u32>(cycle) % kCyclesPerLine & 3];
+        default: return 0;
+    }
+}
+
+[[gnu::always_inline]] inline void write_register(Bus& bus, unsigned reg, u8 value, i32 cycle) {
     Machine& m = bus.m;
     Tia& tia = m.tia;
     const i32 clock = cycle * 3;
-    auto line_clock = [cycle] { return cycle % kCyclesPerLine * 3; };
-    const unsigned reg = address & 0x3F;
+    auto line_cycle = [cycle] { return static_cast<int>(static_cast<u32>(cycle) % kCyclesPerLine); };
+    auto line_clock = [&] { return line_cycle() * 3; };
     if (is_plain(reg)) tia.shadow[reg] = value;
-    auto set = [&](u8& reg, u8 to, int delay, unsigned objects) {
-        if (reg == to) return;
-        advance(bus, clock + delay);
-        reg = to;
-        mark_stale(tia, objects);
+    auto advance_to_effect = [&] { advance(bus, clock + write_delay(reg, cycle)); };
+    auto set = [&](u8& value, u8 to, unsigned objects) __attribute__((always_inline)) {
+        if (value == to) return;
+        advance_to_effect();
+        value = to;
+        changed(bus, objects);
     };
     auto colour = [&](u8& reg) {
         if (reg == (value & 0xFE)) return;
@@ -305,7 +452,7 @@ inline PlayerPhase player_phase(const Tia& tia, int n, int to) {
         const int hpos = line_clock();
         const int at = hpos < kHblankClocks ? in_hblank : (hpos - kHblankClocks + delay) % kScreenWidth;
         tia.position[object] = static_cast<u8>(at);
-        mark_stale(tia, 1u << object);
+        changed(bus, 1u << object);
     };
     if (cycle >= kFrameCycles) [[unlikely]] m.frame_done = 1;
     switch (reg) {
@@ -321,17 +468,18 @@ inline PlayerPhase player_phase(const Tia& tia, int n, int to) {
             break;
         }
         case VBLANK:
-            if ((value ^ tia.VBLANK) & 2) advance(bus, clock + 1);
+            if ((value ^ tia.VBLANK) & 2) advance_to_effect();
             tia.VBLANK = value;
+            if (!bus.screen) look_ahead(bus);
             break;
         case NUSIZ0:
         case NUSIZ1: {
             const int n = static_cast<int>(reg) - NUSIZ0;
             if (tia.NUSIZ[n] == value && !tia.suppress[n]) break;
-            advance(bus, clock + 8);
+            advance_to_effect();
             tia.NUSIZ[n] = value;
             tia.suppress[n] = 0;
-            mark_stale(tia, 1u << (P0 + n) | 1u << (M0 + n));
+            changed(bus, 1u << (P0 + n) | 1u << (M0 + n));
             break;
         }
         case COLUP0: colour(tia.COLUP[0]); break;
@@ -339,22 +487,19 @@ inline PlayerPhase player_phase(const Tia& tia, int n, int to) {
         case COLUPF: colour(tia.COLUPF); break;
         case COLUBK: colour(tia.COLUBK); break;
         case CTRLPF:
-            set(tia.CTRLPF, value, 0, 1u << BL);
+            set(tia.CTRLPF, value, 1u << BL);
             // The right half's direction is fixed when it starts.
             if (line_clock() < kHblankClocks + 79 && tia.reflected != (value & 1)) {
                 advance(bus, clock);
                 set_reflection(tia);
             }
+            if (!bus.screen) look_ahead(bus);
             break;
-        case REFP0: set(tia.REFP[0], value >> 3 & 1, 1, 1u << P0); break;
-        case REFP1: set(tia.REFP[1], value >> 3 & 1, 1, 1u << P1); break;
+        case REFP0: set(tia.REFP[0], value >> 3 & 1, 1u << P0); break;
+        case REFP1: set(tia.REFP[1], value >> 3 & 1, 1u << P1); break;
         case PF0:
         case PF1:
-        case PF2: {
-            static constexpr i8 kDelay[4] = {4, 5, 2, 3};
-            set(tia.PF[reg - PF0], reg == PF0 ? value & 0xF0 : value, kDelay[line_clock() / 3 & 3], 1u << PF);
-            break;
-        }
+        case PF2: set(tia.PF[reg - PF0], reg == PF0 ? value & 0xF0 : value, 1u << PF); break;
         case RESP0:
         case RESP1: {
             const int n = static_cast<int>(reg) - RESP0;
@@ -366,12 +511,12 @@ inline PlayerPhase player_phase(const Tia& tia, int n, int to) {
             // At clock 0 the end of the last line is still to come, and lifts the suppression.
             tia.suppress[n] = phase == PlayerPhase::kDrawing || (phase == PlayerPhase::kElsewhere && hpos != 0);
             if (tia.suppress[n]) tia.shadow[NUSIZ0 + n] = kNeverEqual;
-            mark_stale(tia, 1u << (P0 + n));
+            changed(bus, 1u << (P0 + n));
             break;
         }
         case RESM0:
         case RESM1:
-            advance(bus, clock + 8);
+            advance_to_effect();
             reset_position(M0 + static_cast<int>(reg) - RESM0, 2, 4);
             break;
         case RESBL:
@@ -379,25 +524,25 @@ inline PlayerPhase player_phase(const Tia& tia, int n, int to) {
             reset_position(BL, 2, 4);
             break;
         case GRP0:
-            set(tia.GRP[0], value, 1, 1u << P0);
-            set(tia.old_GRP[1], tia.GRP[1], 1, tia.VDELP[1] ? 1u << P1 : 0);
+            set(tia.GRP[0], value, 1u << P0);
+            set(tia.old_GRP[1], tia.GRP[1], tia.VDELP[1] ? 1u << P1 : 0);
             break;
         case GRP1:
-            set(tia.GRP[1], value, 1, 1u << P1);
-            set(tia.old_GRP[0], tia.GRP[0], 1, tia.VDELP[0] ? 1u << P0 : 0);
-            set(tia.old_ENABL, tia.ENABL, 1, tia.VDELBL ? 1u << BL : 0);
+            set(tia.GRP[1], value, 1u << P1);
+            set(tia.old_GRP[0], tia.GRP[0], tia.VDELP[0] ? 1u << P0 : 0);
+            set(tia.old_ENABL, tia.ENABL, tia.VDELBL ? 1u << BL : 0);
             break;
-        case ENAM0: set(tia.ENAM[0], value >> 1 & 1, 0, 1u << M0); break;
-        case ENAM1: set(tia.ENAM[1], value >> 1 & 1, 0, 1u << M1); break;
-        case ENABL: set(tia.ENABL, value >> 1 & 1, 0, 1u << BL); break;
+        case ENAM0: set(tia.ENAM[0], value >> 1 & 1, 1u << M0); break;
+        case ENAM1: set(tia.ENAM[1], value >> 1 & 1, 1u << M1); break;
+        case ENABL: set(tia.ENABL, value >> 1 & 1, 1u << BL); break;
         case HMP0:
         case HMP1:
         case HMM0:
         case HMM1:
         case HMBL: tia.HM[static_cast<int>(reg) - HMP0] = value & 0xF0; break;
-        case VDELP0: set(tia.VDELP[0], value & 1, 0, 1u << P0); break;
-        case VDELP1: set(tia.VDELP[1], value & 1, 0, 1u << P1); break;
-        case VDELBL: set(tia.VDELBL, value & 1, 0, 1u << BL); break;
+        case VDELP0: set(tia.VDELP[0], value & 1, 1u << P0); break;
+        case VDELP1: set(tia.VDELP[1], value & 1, 1u << P1); break;
+        case VDELBL: set(tia.VDELBL, value & 1, 1u << BL); break;
         case RESMP0:
         case RESMP1: {
             const int n = static_cast<int>(reg) - RESMP0;
@@ -409,24 +554,23 @@ inline PlayerPhase player_phase(const Tia& tia, int n, int to) {
                 tia.position[M0 + n] = static_cast<u8>((tia.position[P0 + n] + middle) % kScreenWidth);
             }
             tia.RESMP[n] = value >> 1 & 1;
-            mark_stale(tia, 1u << (M0 + n));
+            changed(bus, 1u << (M0 + n));
             break;
         }
         case HMOVE: {
             advance(bus, clock);
-            const int strobe = cycle % kCyclesPerLine;
+            update_comb(bus);
+            const int strobe = line_cycle();
             if (strobe <= 20) tia.hmove_blank = kBlankThisLine;
             if (strobe == 75) tia.hmove_blank = kBlankNextLine;
-            if (tia.suppress[0] | tia.suppress[1]) {
-                tia.suppress[0] = tia.suppress[1] = 0;
-                mark_stale(tia, 1u << P0 | 1u << P1);
-            }
+            lift_suppression(tia);
             for (int object = 0; object < 5; ++object) {
-                const int distance = hmove_distance(strobe, tia.HM[object]);
+                const int distance = kHmove.distance[strobe][tia.HM[object] >> 4];
                 if (distance == 0) continue;
                 move(tia, object, distance);
                 mark_stale(tia, 1u << object);
             }
+            if (!bus.screen) look_ahead(bus);
             break;
         }
         case HMCLR:
@@ -437,16 +581,25 @@ inline PlayerPhase player_phase(const Tia& tia, int n, int to) {
             advance(bus, clock);
             tia.collision = 0;
             tia.line_is_collided = 0;
+            if (!bus.screen) look_ahead(bus);
             break;
         default: break;
     }
 }
+
+[[gnu::noinline]] inline void tia_write(Bus& bus, u8 address, u8 value, i32 cycle) { write_register(bus, address & 0x3F, value, cycle); }
+
+// A write of a program that names its register.
+template <u8 kRegister>
+[[gnu::noinline]] void tia_write_at(Bus& bus, u8 value, i32 cycle) { write_register(bus, kRegister, value, cycle); }
 
 // Undriven bits keep what was last on the data bus.
 inline u8 tia_read(Bus& bus, u8 address, u8 data_bus) {
     Machine& m = bus.m;
     const u8 noise = data_bus & 0x3F;
     const unsigned reg = address & 15;
+    bus.touched = m.cycle;
+    bus.touched_register = WSYNC;
     if (reg < 8) {
         advance(bus, m.cycle * 3);
         return static_cast<u8>((m.tia.collision >> 2 * reg & 3) << 6 | noise);

@@ -1,0 +1,232 @@
+"""Translated games on this machine: compiled once per game, kept in the user's cache, loaded by the core.
+
+A translated game plays the same bytes as the interpreter, faster. It is made from the ROM here, by the compiler that is
+here, and is never required: without a compiler the interpreter plays. A shared object is code, so the cache is checked
+before it is used: it must be ours alone (owner, permissions, no links) and have the hash that its manifest names.
+
+    python -m rnd.envs.native.translation montezuma_revenge    makes a game's entry, or finds it
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+import shlex
+import shutil
+import stat
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from functools import cache
+from pathlib import Path
+
+from rnd.envs.native._core import AtariBatch, record_reached, scheme, sources
+from rnd.envs.native.translator import Program
+
+SOURCES = Path(__file__).parent
+RECORDED_FRAMES = 60_000
+FLAGS = "-std=gnu++20 -O3 -shared -fPIC -fvisibility=hidden -fno-gcse -fno-crossjumping -w"
+TARGET_FLAGS = {
+    "portable": "",
+    "avx2": "-DRND_AVX2 -mavx2 -mbmi -mbmi2",
+    "avx512": "-DRND_AVX512 -mavx2 -mbmi -mbmi2 -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512vbmi"
+    " -mprefer-vector-width=256",
+}
+"""As in CMakeLists.txt."""
+
+
+class NotTranslatedError(Exception):
+    """Why a game is not translated, in one line. The interpreter plays it."""
+
+
+@cache
+def source_hash() -> str:
+    """SHA-256 of the installed sources, computed as CMakeLists.txt does."""
+    files = [*sorted(SOURCES.glob("*.hpp")), SOURCES / "translated.cpp"]
+    hashes = "".join(hashlib.sha256(file.read_bytes()).hexdigest() for file in files if file.exists())
+    return hashlib.sha256(hashes.encode()).hexdigest()
+
+
+@cache
+def compiler(name: str | None) -> tuple[list[str], str]:
+    """The command of the C++ compiler ($CXX, else the first of the usual ones) and its version."""
+    for command in [shlex.split(name)] if name else [["c++"], ["g++"], ["clang++"]]:
+        if shutil.which(command[0]):
+            done = subprocess.run([*command, "--version"], capture_output=True, text=True, check=False)
+            if done.returncode == 0:
+                return command, done.stdout
+    raise NotTranslatedError(f"no C++ compiler{f' named {name}' if name else ''}")
+
+
+def cache_folder() -> Path:
+    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(home) / "rnd" / "translated"
+
+
+class TranslatedGame:
+    """One entry of the cache: the game of a ROM, for one core, instruction set and compiler."""
+
+    def __init__(self, game: str, rom: bytes, simd: str):
+        if source_hash() != sources:
+            raise NotTranslatedError("the installed sources are not those of the core; build it again")
+        self.game, self.rom, self.simd = game, rom, simd
+        self.command, version = compiler(os.environ.get("CXX"))
+        translator = hashlib.sha256((SOURCES / "translator.py").read_bytes() + Path(__file__).read_bytes()).hexdigest()
+        rom_hash = hashlib.sha256(rom).hexdigest()
+        self.key = {"rom": rom_hash, "core": sources, "translator": translator, "simd": simd, "compiler": version}
+        name = hashlib.sha256(json.dumps(self.key, sort_keys=True).encode()).hexdigest()
+        self.folder = cache_folder() / f"{game}-{name[:32]}"
+        self.library = self.folder / "game.so"
+
+    def find(self) -> Path | None:
+        """The shared object where the cache has it. One that fails a check is removed."""
+        if not self.folder.is_symlink() and not self.folder.exists():
+            return None
+        problem = self.problem()
+        if problem is None:
+            return self.library
+        try:
+            if self.folder.is_symlink():
+                self.folder.unlink()
+            else:
+                shutil.rmtree(self.folder)
+        except OSError as error:
+            raise NotTranslatedError(f"{self.folder} {problem}, and cannot be removed: {error.strerror}") from error
+        return None
+
+    def problem(self) -> str | None:
+        """What is wrong with the entry, or None."""
+        manifest = self.folder / "manifest.json"
+        for path, kind in ((self.folder, stat.S_IFDIR), (manifest, stat.S_IFREG), (self.library, stat.S_IFREG)):
+            problem = not_ours(path, kind)
+            if problem:
+                return f"is refused ({problem})"
+        try:
+            found = json.loads(manifest.read_text())
+            digest = hashlib.sha256(self.library.read_bytes()).hexdigest()
+        except (OSError, ValueError):
+            return "is damaged"
+        return None if found == {**self.key, "sha256": digest} else "is damaged"
+
+    def make(self, stopped: Callable[[], bool] = lambda: False) -> Path:
+        """The shared object, from the cache or new. One process makes it; others wait for it."""
+        self._make_cache_folder()
+        with self._lock(stopped):
+            found = self.find()
+            if found is not None:
+                return found
+            prefix = f".new-{self.folder.name}-"
+            for left in self.folder.parent.glob(f"{prefix}*"):  # by a process that was killed: the lock is ours
+                shutil.rmtree(left, ignore_errors=True)
+            with tempfile.TemporaryDirectory(prefix=prefix, dir=self.folder.parent) as folder:
+                self._compile(Path(folder), stopped)
+                (Path(folder) / "entry").rename(self.folder)
+            return self.library
+
+    def _make_cache_folder(self) -> None:
+        folder = self.folder.parent
+        try:
+            folder.parent.mkdir(parents=True, exist_ok=True)
+            folder.mkdir(mode=0o700, exist_ok=True)
+        except OSError as error:
+            raise NotTranslatedError(f"cannot make {folder}: {error.strerror}") from error
+        problem = not_ours(folder, stat.S_IFDIR)
+        if problem:
+            raise NotTranslatedError(f"the cache folder {folder} is refused ({problem})")
+
+    @contextmanager
+    def _lock(self, stopped: Callable[[], bool]) -> Iterator[None]:
+        """A lock that ends with the process that holds it."""
+        with (self.folder.parent / f"{self.folder.name}.lock").open("w") as file:
+            while True:
+                with suppress(BlockingIOError):
+                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    break
+                if stopped():
+                    raise NotTranslatedError("the run has ended")
+                time.sleep(0.2)
+            yield
+
+    def _compile(self, folder: Path, stopped: Callable[[], bool]) -> None:
+        """Write a whole entry to the new folder `entry` in `folder`."""
+        program = Program(self.rom, scheme(self.game), record_reached(self.rom, self.game, RECORDED_FRAMES, 1))
+        (folder / "blocks.inc").write_text(program.blocks())
+        (folder / "entries.inc").write_text(program.entries())
+        entry = folder / "entry"
+        entry.mkdir(mode=0o700)
+        names = [f"-DRND_TARGET={self.simd}", f'-DRND_SOURCES="{sources}"', f"-I{folder}", f"-I{SOURCES}"]
+        flags = [*FLAGS.split(), *TARGET_FLAGS[self.simd].split(), *names]
+        command = [*self.command, *flags, str(SOURCES / "translated.cpp"), "-o", str(entry / "game.so")]
+        if shutil.which("nice"):
+            command = ["nice", *command]
+        with (folder / "errors").open("w+") as errors:
+            process = subprocess.Popen(command, stdout=errors, stderr=errors, start_new_session=True)
+            while process.poll() is None:
+                if stopped():
+                    os.killpg(process.pid, 15)
+                time.sleep(0.05)
+            errors.seek(0)
+            lines = errors.read().splitlines()
+        if process.returncode:
+            first = next((line for line in lines if "error" in line), lines[0] if lines else "it was stopped")
+            raise NotTranslatedError(f"{self.command[0]} failed: {first[:200]}")
+        (entry / "game.so").chmod(0o600)
+        manifest = {**self.key, "sha256": hashlib.sha256((entry / "game.so").read_bytes()).hexdigest()}
+        (entry / "manifest.json").write_text(json.dumps(manifest))
+        (entry / "manifest.json").chmod(0o600)
+
+
+def not_ours(path: Path, kind: int) -> str | None:
+    """Why `path` must not be trusted: it may be another user's, writable by others, a link, or missing."""
+    try:
+        found = path.lstat()
+    except OSError as error:
+        return f"{path.name}: {error.strerror}"
+    if stat.S_IFMT(found.st_mode) != kind:
+        return f"{path.name} is a link or no {'folder' if kind == stat.S_IFDIR else 'file'}"
+    if found.st_uid != os.geteuid():
+        return f"{path.name} belongs to another user"
+    return f"others may write {path.name}" if found.st_mode & 0o022 else None
+
+
+class BackgroundTranslation:
+    """Makes a game's entry in a thread, while the interpreter plays, and loads it into the batch."""
+
+    def __init__(self, batch: AtariBatch, game: TranslatedGame):
+        self.stopped = False
+        self.thread = threading.Thread(target=self._run, args=(batch, game), daemon=True)
+        self.thread.start()
+
+    def _run(self, batch: AtariBatch, game: TranslatedGame) -> None:
+        try:
+            batch.translate(str(game.make(lambda: self.stopped)))
+        except (NotTranslatedError, OSError, ValueError) as error:
+            if not self.stopped:
+                print(f"{game.game} is not translated: {error}; the interpreter plays", file=sys.stderr)
+
+    def close(self) -> None:
+        self.stopped = True
+        self.thread.join()
+
+
+def main() -> int:
+    import numpy as np
+
+    from rnd.envs.native.exactness import read_rom
+
+    for game in sys.argv[1:]:
+        start = time.perf_counter()
+        batch = AtariBatch(read_rom(game), game, np.zeros(1, np.uint64), threads=1)
+        path = TranslatedGame(game, read_rom(game), batch.simd).make()
+        print(f"{path} {time.perf_counter() - start:.1f} s")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,421 @@
+"""From a game's ROM to C++: every instruction that can be reached becomes a few statements of `run_cpu` (cpu.hpp).
+
+The text is compiled inside that function, beside the interpreter. It uses the function's own operations (`read`, `adc`,
+`push`) and registers. Operands are constants, and jumps are gotos. What is not translated is left to the interpreter:
+instructions that no recording and no static path reached, code in RAM, rare opcodes, and code beside the hot spots.
+
+A place is where an instruction lies among all that a ROM can show (cartridge.hpp): the view, times its size, plus the
+offset in it. A view is a bank, or one of E0's slices in one of its windows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+EXECUTED, ENTERED, MIRROR_SHIFT = 1, 2, 5
+"""The bits of a recording, as in cartridge.hpp."""
+
+BRANCHES = {
+    0x10: ("!(nz & 0x180)", (0x00, 0x7F)),
+    0x30: ("nz & 0x180", (0x7F, 0xFF)),
+    0x50: ("!overflow", None),
+    0x70: ("overflow", None),
+    0x90: ("!carry", None),
+    0xB0: ("carry", None),
+    0xD0: ("nz & 0xFF", (0x00, 0xFF)),
+    0xF0: ("!(nz & 0xFF)", None),
+}
+"""Condition of a branch, and the values of the timer for which a loop that waits for it continues: (low, high]."""
+
+JMP, JSR, RTS, RTI, JMP_INDIRECT = 0x4C, 0x20, 0x60, 0x40, 0x6C
+ENDS = {JMP, RTS, RTI, JMP_INDIRECT, *BRANCHES, JSR}
+"""Opcodes after which another block starts."""
+
+PLAIN = {
+    0xCA: "nz = --x", 0x88: "nz = --y", 0xE8: "nz = ++x", 0xC8: "nz = ++y", 0xAA: "nz = x = a", 0xA8: "nz = y = a",
+    0x8A: "nz = a = x", 0x98: "nz = a = y", 0xBA: "nz = x = sp", 0x9A: "sp = x", 0x18: "carry = 0", 0x38: "carry = 1",
+    0x58: "interrupt = 0", 0x78: "interrupt = 1", 0xB8: "overflow = 0", 0xD8: "decimal = 0", 0xF8: "decimal = 1",
+    0x0A: "a = asl(a)", 0x2A: "a = rol(a)", 0x4A: "a = lsr(a)", 0x6A: "a = ror(a)",
+    0xEA: "", 0x1A: "", 0x3A: "", 0x5A: "", 0x7A: "", 0xDA: "", 0xFA: "",
+}  # fmt: skip
+"""Opcodes of one byte and two cycles."""
+
+STACK = {
+    0x48: "cycle += 3; push(a);",
+    0x08: "cycle += 3; push(flags());",
+    0x68: "cycle += 4; nz = a = pull();",
+    0x28: "cycle += 4; set_flags(pull());",
+}
+
+READS = {
+    "ora": "a |= value; nz = a;",
+    "and": "a &= value; nz = a;",
+    "eor": "a ^= value; nz = a;",
+    "adc": "adc(value);",
+    "lda": "a = value; nz = a;",
+    "cmp": "compare(a, value);",
+    "sbc": "sbc(value);",
+    "ldx": "x = value; nz = x;",
+    "ldy": "y = value; nz = y;",
+    "cpx": "compare(x, value);",
+    "cpy": "compare(y, value);",
+    "bit": "nz = (value & a) | (value & 0x80u) << 1; overflow = value >> 6 & 1;",
+    "lax": "nz = x = a = value;",
+    "nop": "(void)value;",
+}
+WRITES = {"sta": "a", "stx": "x", "sty": "y", "sax": "a & x"}
+MODIFIES = {
+    "asl": "result = asl(value);",
+    "rol": "result = rol(value);",
+    "lsr": "result = lsr(value);",
+    "ror": "result = ror(value);",
+    "dec": "nz = result = static_cast<u8>(value - 1);",
+    "inc": "nz = result = static_cast<u8>(value + 1);",
+    "dcp": "result = static_cast<u8>(value - 1); compare(a, result);",
+}
+
+
+def _operations() -> dict[int, tuple[str, str, int]]:
+    """Opcode -> operation, addressing mode, cycles without the one of a crossed page."""
+    table: dict[int, tuple[str, str, int]] = {}
+
+    def add(name: str, opcodes: str, modes: str, cycles: str) -> None:
+        for opcode, mode, count in zip(opcodes.split(), modes.split(), cycles.split(), strict=True):
+            table[int(opcode, 16)] = (name, mode, int(count))
+
+    modes, cycles = "inx zp imm abs iny zpx aby abx", "6 3 2 4 5 4 4 4"
+    for row, name in zip((0, 2, 4, 6, 0xA, 0xC, 0xE), ("ora", "and", "eor", "adc", "lda", "cmp", "sbc"), strict=True):
+        add(name, " ".join(f"{row + high:X}{low}" for high in (0, 1) for low in "159D"), modes, cycles)
+    add("ldx", "A2 A6 AE B6 BE", "imm zp abs zpy aby", "2 3 4 4 4")
+    add("ldy", "A0 A4 AC B4 BC", "imm zp abs zpx abx", "2 3 4 4 4")
+    add("cpx", "E0 E4 EC", "imm zp abs", "2 3 4")
+    add("cpy", "C0 C4 CC", "imm zp abs", "2 3 4")
+    add("bit", "24 2C", "zp abs", "3 4")
+    add("sta", "81 85 8D 91 95 99 9D", "inx zp abs iny zpx aby abx", "6 3 4 6 4 5 5")
+    add("stx", "86 8E 96", "zp abs zpy", "3 4 4")
+    add("sty", "84 8C 94", "zp abs zpx", "3 4 4")
+    add("sax", "83 87 8F 97", "inx zp abs zpy", "6 3 4 4")
+    for row, name in zip((0, 2, 4, 6, 0xC, 0xE), ("asl", "rol", "lsr", "ror", "dec", "inc"), strict=True):
+        add(name, f"{row:X}6 {row:X}E {row + 1:X}6 {row + 1:X}E", "zp abs zpx abx", "5 6 6 7")
+    add("lax", "A3 A7 AF B3 B7 BF", "inx zp abs iny zpy aby", "6 3 4 5 4 4")
+    add("dcp", "C7 CF D7 DF", "zp abs zpx abx", "5 6 6 7")
+    add("nop", "04 44 64 0C 80", "zp zp zp abs imm", "3 3 3 4 2")
+    return table
+
+
+OPERATIONS = _operations()
+
+
+def length(opcode: int) -> int:
+    """Bytes of an instruction; 0 for one that is not translated."""
+    if opcode in OPERATIONS:
+        return 3 if OPERATIONS[opcode][1] in ("abs", "abx", "aby") else 2
+    if opcode in PLAIN or opcode in STACK or opcode in (RTS, RTI):
+        return 1
+    return 2 if opcode in BRANCHES else 3 if opcode in (JMP, JSR, JMP_INDIRECT) else 0
+
+
+# TIA registers.
+VSYNC, WSYNC, HMP0, HMBL = 0x00, 0x02, 0x20, 0x24
+IGNORED = {0x03, *range(0x15, 0x1B), *range(0x2D, 0x40)}
+"""RSYNC, sound, and what is no register."""
+UNCHANGED_IS_NOTHING = {*range(0x04, 0x0A), *range(0x0B, 0x10), *range(0x1D, 0x2A)}
+"""`is_plain` of tia.hpp."""
+
+
+@dataclass(frozen=True)
+class Instruction:
+    """An instruction at its place, with the address at which the processor sees it."""
+
+    place: int
+    pc: int
+    code: tuple[int, ...]
+
+    @property
+    def opcode(self) -> int:
+        return self.code[0]
+
+    @property
+    def operand(self) -> int:
+        return self.code[1] if len(self.code) == 2 else self.code[1] | self.code[2] << 8
+
+    @property
+    def next(self) -> int:
+        return (self.pc + len(self.code)) & 0xFFFF
+
+    @property
+    def target(self) -> int:
+        """Of a branch or a jump."""
+        if self.opcode in BRANCHES:
+            return (self.next + (self.operand ^ 0x80) - 0x80) & 0xFFFF
+        return self.operand
+
+
+class Program:
+    """The reached instructions of a ROM, and their C++."""
+
+    def __init__(self, rom: bytes, scheme: str, reached: bytes):
+        self.rom, self.scheme = rom, scheme
+        self.view_bytes = 1024 if scheme == "kE0" else 4096
+        self.hotspot = {"k4K": 0x1000, "kF8": 0xFF8, "kF6": 0xFF6, "kE0": 0xFE0}[scheme]
+        """The first offset whose access may switch banks."""
+        self.entered = {place for place, how in enumerate(reached) if how & ENTERED}
+        self.instructions: dict[int, Instruction] = {}
+        self._descend({place: how >> MIRROR_SHIFT for place, how in enumerate(reached) if how & EXECUTED})
+
+    # ---- what the ROM holds ----
+
+    def byte(self, place: int, offset: int) -> int | None:
+        """The byte at an offset of the 4K that code at `place` sees; None where another slice decides."""
+        if self.scheme != "kE0":
+            return self.rom[(place // 4096 * 4096 + offset) % len(self.rom)]
+        there = self.at(place, 0x1000 | offset)
+        return None if there is None else self.rom[there // 1024 % 8 * 1024 + offset % 1024]
+
+    def at(self, place: int, pc: int) -> int | None:
+        """The place that code at `place` sees at the address `pc`; None where only the machine can tell."""
+        if not pc & 0x1000:
+            return None
+        if self.scheme != "kE0":
+            return place // 4096 * 4096 + (pc & 0xFFF)
+        window, view = pc >> 10 & 3, place // 1024
+        if window == 3:
+            return 31 * 1024 + pc % 1024
+        return place // 1024 * 1024 + pc % 1024 if window == view >> 3 else None
+
+    def decode(self, place: int, pc: int) -> Instruction | None:
+        """None for what the interpreter keeps."""
+        offset = pc & 0xFFF
+        opcode = self.byte(place, offset)
+        count = 0 if opcode is None else length(opcode)
+        last = offset + count - 1
+        if not count or last >= min(self.hotspot, 0xFFA) or last // self.view_bytes != offset // self.view_bytes:
+            return None
+        code = [self.byte(place, offset + i) for i in range(count)]
+        return Instruction(place, pc, tuple(byte for byte in code if byte is not None))
+
+    def _descend(self, mirrors: dict[int, int]) -> None:
+        """All instructions on static paths from those that were executed."""
+        waiting = []
+        for place, mirror in mirrors.items():
+            offset = place % 4096 if self.scheme != "kE0" else place // 8192 * 1024 + place % 1024
+            waiting.append((place, mirror << 13 | 0x1000 | offset))
+        while waiting:
+            place, pc = waiting.pop()
+            if place in self.instructions:
+                continue
+            found = self.decode(place, pc)
+            if found is None:
+                continue
+            self.instructions[place] = found
+            paths = []
+            if found.opcode in BRANCHES or found.opcode in (JMP, JSR):
+                paths.append(found.target)
+            if found.opcode not in (JMP, JMP_INDIRECT, RTS, RTI):
+                paths.append(found.next)
+            waiting += [(there, to) for to in paths if (there := self.at(place, to)) is not None]
+
+    # ---- blocks ----
+
+    def may_switch(self, instruction: Instruction) -> bool:
+        """Whether the instruction may touch a hot spot."""
+        if self.scheme == "k4K" or instruction.opcode not in OPERATIONS:
+            return False
+        mode, at = OPERATIONS[instruction.opcode][1], instruction.operand
+        if mode == "abs":
+            return bool(at & 0x1000) and at & 0xFFF >= self.hotspot
+        if mode in ("abx", "aby"):
+            return not (at & 0x1000 and (at & 0xFFF) + 255 < self.hotspot)
+        return mode in ("inx", "iny")
+
+    def follows(self, instruction: Instruction) -> Instruction | None:
+        """The instruction behind this one, where it is translated for the same address."""
+        place = self.at(instruction.place, instruction.next)
+        found = None if place is None else self.instructions.get(place)
+        return found if found is not None and found.pc == instruction.next else None
+
+    @cached_property
+    def leaders(self) -> set[int]:
+        """Places at which blocks start: a label each, where the interpreter can return to translated code."""
+        starts = set(self.entered)
+        behind: dict[int, int] = {}
+        for one in self.instructions.values():
+            if one.opcode in BRANCHES or one.opcode in (JMP, JSR):
+                starts.add(self.at(one.place, one.target) or -1)
+            after = self.follows(one)
+            if after is None:
+                continue
+            writes = OPERATIONS.get(one.opcode, ("",))[0] in WRITES
+            if one.opcode in ENDS or self.may_switch(one) or (writes and one.operand & 0xBF == VSYNC):
+                starts.add(after.place)
+            if one.opcode not in (JMP, JMP_INDIRECT, RTS, RTI):
+                behind[after.place] = behind.get(after.place, 0) + 1
+        starts |= {place for place in self.instructions if behind.get(place, 0) != 1}
+        return starts & self.instructions.keys()
+
+    def goto(self, origin: Instruction, pc: int) -> str:
+        place = self.at(origin.place, pc)
+        if place is None or place not in self.leaders or self.instructions[place].pc != pc:
+            return f"pc = 0x{pc:04X}; goto dispatch;"
+        # Every endless loop goes backwards somewhere.
+        late = "if (cycle >= kFrameCycles) [[unlikely]] { return false; } " if place <= origin.place else ""
+        return f"{late}goto {label(place)};"
+
+    def block(self, place: int) -> list[str]:
+        """The statements from a leader to the next one."""
+        one = self.instructions[place]
+        lines = [f"{label(place)}:"]
+        while True:
+            lines.append(f"    {{ {self.statement(one)} }}")
+            after = self.follows(one)
+            if one.opcode in ENDS:
+                return lines
+            if after is None or after.place in self.leaders:
+                return [*lines, f"    {self.goto(one, one.next)}"]
+            one = after
+
+    # ---- statements ----
+
+    def statement(self, one: Instruction) -> str:
+        opcode = one.opcode
+        if opcode in PLAIN:
+            return f"cycle += 2; {PLAIN[opcode]};"
+        if opcode in STACK:
+            return f"{STACK[opcode]} {leave_if('m.frame_done', one.next) if 'push' in STACK[opcode] else ''}"
+        if opcode in BRANCHES:
+            return self.branch(one)
+        if opcode == JMP:
+            return f"cycle += 3; {self.goto(one, one.target)}"
+        if opcode == JSR:
+            back = one.pc + 2
+            pushes = f"push(0x{back >> 8 & 0xFF:02X}); push(0x{back & 0xFF:02X});"
+            return f"cycle += 6; {pushes} {leave_if('m.frame_done', one.target)} {self.goto(one, one.target)}"
+        if opcode == RTS:
+            return "cycle += 6; pc = pull(); pc = ((pc | pull() << 8) + 1) & 0xFFFF; goto dispatch;"
+        if opcode in (RTI, JMP_INDIRECT):
+            return f"pc = 0x{one.pc:04X}; goto interpret;"
+        text = self.operation(one)
+        if self.may_switch(one):
+            switched = f"if (image != before) [[unlikely]] {{ pc = 0x{one.next:04X}; goto dispatch; }}"
+            return f"const u8* const before = image; {text} {switched}"
+        return text
+
+    def branch(self, one: Instruction) -> str:
+        condition, waits = BRANCHES[one.opcode]
+        cycles = 1 + ((one.next ^ one.target) & 0xFF00 != 0)
+        skip = ""
+        if waits and one.operand == 0xFB and one.target & 0x1000:
+            loop = f"image + 0x{one.target & 0xFFF:03X}, m.frame_cycle + cycle, 0x{waits[0]:02X}, 0x{waits[1]:02X}"
+            skip = f"cycle += {6 + cycles} * wait_loop_turns(m.riot, {loop}, {6 + cycles}); "
+        taken = f"cycle += {cycles}; {skip}{self.goto(one, one.target)}"
+        return f"cycle += 2; if ({condition}) {{ {taken} }} {self.goto(one, one.next)}"
+
+    def operation(self, one: Instruction) -> str:
+        name, mode, cycles = OPERATIONS[one.opcode]
+        at, last = one.operand, f"0x{one.code[-1]:02X}"  # the last fetch leaves it on the data bus
+        text = f"cycle += {cycles}; "
+        if mode == "inx":
+            text += f"const u32 where = (0x{at:02X} + x) & 0xFFu; "
+            text += f"const u32 at = read_zp(where, {last}) | read_zp((where + 1) & 0xFFu, {last}) << 8; "
+        if mode == "iny":
+            text += f"const u32 base = {read_zp(at, last)} | {read_zp((at + 1) & 0xFF, last)} << 8; "
+            text += "const u32 at = (base + y) & 0xFFFFu; "
+        in_ram = (mode == "zp" and at & 0x80) or (mode == "abs" and at & 0x1280 == 0x80)
+        cell = f"m.riot.ram[0x{at & 0x7F:02X}]" if in_ram else None
+        if name in READS:
+            return f"{text}{crossing(mode, at)}const u8 value = {cell or self.read(one, last)}; {READS[name]}"
+        if name in WRITES:
+            value = f"static_cast<u8>({WRITES[name]})"
+            return text + (f"{cell} = {value};" if cell else write(one, value))
+        if cell:
+            return f"{text}u8& cell = {cell}; const u8 value = cell; u8 result; {MODIFIES[name]} cell = result;"
+        text += f"const u32 at = {address(mode, at)}; const u8 value = read(at, {last}); u8 result; {MODIFIES[name]} "
+        return text + leave_if("write(at, result)", one.next)
+
+    def read(self, one: Instruction, last: str) -> str:
+        """What an instruction reads, other than a fixed byte of RAM."""
+        mode, at = OPERATIONS[one.opcode][1], one.operand
+        offset, in_rom = at & 0xFFF, at & 0x1000
+        if mode == "imm":
+            return f"0x{at:02X}"
+        if mode in ("zp", "zpx", "zpy"):
+            return f"read_zp({address(mode, at)}, {last})"
+        if mode == "abs" and in_rom and offset < self.hotspot:
+            fixed = self.byte(one.place, offset)
+            return f"image[0x{offset:03X}]" if fixed is None else f"0x{fixed:02X}"
+        if mode in ("abx", "aby") and in_rom and offset + 255 < self.hotspot:
+            return f"image[0x{offset:03X} + {mode[-1]}]"
+        on_bus = {"inx": "static_cast<u8>(at >> 8)", "iny": "static_cast<u8>(base >> 8)"}.get(mode, last)
+        return f"read({address(mode, at)}, {on_bus})"
+
+    # ---- files ----
+
+    def blocks(self) -> str:
+        """The text of blocks.inc."""
+        return "\n".join(line for place in sorted(self.leaders) for line in self.block(place)) + "\n"
+
+    def entries(self) -> str:
+        """The text of entries.inc."""
+        size = 32 * 1024 if self.scheme == "kE0" else max(4096, len(self.rom))
+        labels = ["&&interpret"] * size
+        mirrors = [8] * size  # no address
+        for place in self.leaders:
+            labels[place], mirrors[place] = f"&&{label(place)}", self.instructions[place].pc >> 13
+        return (
+            f"constexpr Scheme kScheme = Scheme::{self.scheme};\n"
+            f"static const void* const kEntries[] = {{{', '.join(labels)}}};\n"
+            f"static const u8 kMirrors[] = {{{', '.join(map(str, mirrors))}}};\n"
+        )
+
+
+def label(place: int) -> str:
+    return f"at_{place:04X}"
+
+
+def leave_if(condition: str, pc: int) -> str:
+    return f"if ({condition}) [[unlikely]] {{ pc = 0x{pc:04X}; goto leave; }}"
+
+
+def address(mode: str, at: int) -> str:
+    """The address of an operand in memory; the two indirect modes have computed it."""
+    if mode in ("zpx", "zpy"):
+        return f"(0x{at:02X} + {mode[-1]}) & 0xFFu"
+    if mode in ("abx", "aby"):
+        return f"(0x{at:04X}u + {mode[-1]}) & 0xFFFFu"
+    return f"0x{at:04X}" if mode in ("zp", "abs") else "at"
+
+
+def crossing(mode: str, at: int) -> str:
+    """The cycle that a read takes more when the index leads to another page."""
+    if mode in ("abx", "aby") and at & 0xFF:
+        return f"cycle += (0x{at & 0xFF:02X}u + {mode[-1]}) >> 8; "
+    return "cycle += ((base ^ at) >> 8 & 0xFF) != 0; " if mode == "iny" else ""
+
+
+def read_zp(at: int, last: str) -> str:
+    return f"m.riot.ram[0x{at & 0x7F:02X}]" if at & 0x80 else f"read_zp(0x{at:02X}, {last})"
+
+
+def write(one: Instruction, value: str) -> str:
+    """A write, other than to a fixed byte of RAM."""
+    mode, at = OPERATIONS[one.opcode][1], one.operand
+    if mode == "zp" or (mode == "abs" and not at & 0x1080):
+        return tia_write(at & 0x3F, value, one.next)
+    function = "write_zp" if mode in ("zpx", "zpy") else "write"
+    return leave_if(f"{function}({address(mode, at)}, {value})", one.next)
+
+
+def tia_write(register: int, value: str, pc: int) -> str:
+    """A frame that is too long is played again by the interpreter: no write but that of VSYNC ends one."""
+    if register in IGNORED:
+        return ""
+    if register == WSYNC:
+        return "wait_for_line();"
+    if HMP0 <= register <= HMBL:
+        return f"m.tia.HM[{register - HMP0}] = {value} & 0xF0; m.tia.shadow[0x{register:02X}] = {value};"
+    write = f"tia_write_at<0x{register:02X}>(bus, value, cycle);"
+    if register in UNCHANGED_IS_NOTHING:
+        write = f"if (m.tia.shadow[0x{register:02X}] != value) {{ {write} }}"
+    end = leave_if("m.frame_done", pc) if register == VSYNC else ""
+    return f"const u8 value = {value}; {write} {end}"

@@ -1,0 +1,228 @@
+"""Small programs instead of games, against ale-py: what games rarely do, and what happens when a program hangs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("ale_py")
+native = pytest.importorskip("rnd.envs.native")
+if not native.available():
+    pytest.skip(native.why_unavailable(), allow_module_level=True)
+
+from ale_py import Action, ALEInterface, LoggerMode  # noqa: E402
+
+from rnd.envs.ale_env import ale_interface  # noqa: E402
+from rnd.envs.native.exactness import read_rom  # noqa: E402
+from rnd.envs.splitmix import SplitMix64  # noqa: E402
+
+GAME = "pitfall"  # whose rules both sides read from RAM; the program is ours
+NOOP, FIRE = 0, 1
+VSYNC, VBLANK, WSYNC, COLUPF, COLUBK, CTRLPF, PF1, HMOVE, CXCLR = 0x00, 0x01, 0x02, 0x08, 0x09, 0x0A, 0x0E, 0x2A, 0x2C
+# Loops of its own: FIRE held, at INPT4, keeps the program from going on.
+HANG = bytes([0xA5, 0x0C, 0x10, 0xFC])  # LDA INPT4; BPL to itself
+
+
+def store(register: int, value: int) -> bytes:
+    return bytes([0xA9, value, 0x85, register])
+
+
+def lines(count: int) -> bytes:
+    """LDX #count; STA WSYNC, DEX, BNE back."""
+    return bytes([0xA2, count, 0x85, WSYNC, 0xCA, 0xD0, 0xFB])
+
+
+def read_collisions() -> bytes:
+    """CXM0P to CXPPMM into RAM 0x80 to 0x87."""
+    return b"".join(bytes([0xA5, register, 0x85, 0x80 + register]) for register in range(8))
+
+
+def frame(body: bytes) -> bytes:
+    """Three lines of vertical sync, then the body, for ever. RAM 0x90 starts at zero."""
+    start = bytes([0x78, 0xD8, 0xA2, 0xFF, 0x9A]) + store(0x90, 0)
+    loop = store(VSYNC, 2) + lines(3) + store(VSYNC, 0) + body
+    return start + loop + bytes([0x4C, len(start), 0xF0])
+
+
+def both(program: bytes, tmp_path: Path) -> tuple[Any, Any]:
+    """ale-py and the core, each with the program in its cartridge."""
+    assert len(program) < 0xFF0
+    rom = program + bytes([0xEA]) * (0xFFC - len(program)) + b"\x00\xf0\x00\xf0"
+    path = tmp_path / f"{GAME}.bin"
+    path.write_bytes(rom)
+    ALEInterface.setLoggerMode(LoggerMode.Error)
+    ale = ALEInterface()
+    ale.setFloat("repeat_action_probability", 0.0)
+    ale.setInt("random_seed", 0)
+    ale.loadROM(path)
+    return ale, native.AtariBatch(rom, GAME, np.zeros(1, np.uint64), threads=1)
+
+
+def assert_same_frames(ale: Any, core: Any, actions: list[int]) -> None:
+    for t, action in enumerate(actions):
+        ale.act(Action(action))
+        core.raw_act(0, action)
+        assert np.array_equal(ale.getRAM(), core.ram(0)), t
+        assert np.array_equal(ale.getScreen(), core.screen(0)), t
+
+
+def step_arrays() -> dict[str, np.ndarray]:
+    """What `AtariBatch.step` writes, of one environment."""
+    return {
+        "frames": np.zeros((1, 84, 84), np.uint8),
+        "rewards": np.zeros(1, np.float32),
+        "terminated": np.zeros(1, np.uint8),
+        "truncated": np.zeros(1, np.uint8),
+        "ram": np.zeros((1, 128), np.uint8),
+        "lives": np.zeros(1, np.int32),
+        "final_ram": np.zeros((1, 128), np.uint8),
+    }
+
+
+@pytest.mark.parametrize("line", [10, 20, 245, 250])
+def test_hmove_outside_the_picture_blanks_the_first_row(line: int, tmp_path: Path) -> None:
+    body = store(COLUBK, 0x4E) + lines(line - 3) + store(HMOVE, 0) + lines(min(255, 262 - line))
+    assert_same_frames(*both(frame(body), tmp_path), [NOOP] * 5)
+
+
+def test_nothing_collides_outside_the_picture(tmp_path: Path) -> None:
+    """A ball on a full playfield, shown in the lines before the picture, and in another program after it."""
+    on = store(PF1, 0xFF) + store(0x1F, 2) + store(CTRLPF, 0x30)
+    off = store(PF1, 0) + store(0x1F, 0)
+    for before, after in ((10, 225), (245, 2)):
+        program = frame(store(CXCLR, 0) + lines(before) + on + lines(12) + off + read_collisions() + lines(after))
+        assert_same_frames(*both(program, tmp_path), [NOOP] * 5)
+
+
+@pytest.mark.parametrize("line", [5, 60, 200])
+def test_a_program_that_hangs(line: int, tmp_path: Path) -> None:
+    """The frame is cut after 25,000 instructions and continues: the picture stays what it was."""
+    colours = bytes([0xE6, 0x90, 0xA5, 0x90, 0x85, COLUBK])  # another one in every frame
+    program = frame(colours + lines(line) + store(COLUPF, 0x1E) + HANG + store(PF1, 0xA5) + lines(230 - line))
+    ale, core = both(program, tmp_path)
+    actions = [NOOP] * 4 + [FIRE] * 6 + [NOOP] * 3 + [FIRE] * 1 + [NOOP] * 4 + [FIRE] * 2 + [NOOP] * 4
+    assert_same_frames(ale, core, actions)
+
+
+@pytest.mark.parametrize("offset", range(4))
+def test_a_hanging_program_is_observed_like_ale(offset: int, tmp_path: Path) -> None:
+    """Frames that are not drawn leave no trace, wherever in an agent step the program hangs and continues."""
+    colours = bytes([0xE6, 0x90, 0xA5, 0x90, 0x85, COLUBK])
+    ale, core = both(frame(colours + lines(90) + HANG + lines(150)), tmp_path)
+    arrays = step_arrays()
+    for _ in range(offset):
+        ale.act(Action(NOOP))
+        core.raw_act(0, NOOP)
+    # The batch repeats an action at random: its generator (of seed 0) says which frames it hits.
+    random, executed = SplitMix64(0), NOOP
+    for step, wanted in enumerate([NOOP, NOOP, FIRE, FIRE, NOOP, NOOP, FIRE, NOOP, FIRE, NOOP, NOOP] * 4):
+        core.step(np.array([wanted]), **arrays)
+        screens = []
+        for _ in range(4):
+            executed = executed if random.uniform() < 0.25 else wanted
+            ale.act(Action(executed))
+            screens.append(ale.getScreenGrayscale())
+        expected = np.zeros((84, 84), np.uint8)
+        native.shrink(screens[-1], screens[-2], expected)
+        assert np.array_equal(arrays["ram"][0], ale.getRAM()), step
+        assert np.array_equal(arrays["frames"][0], expected), step
+
+
+def test_a_program_may_hang_for_long(tmp_path: Path) -> None:
+    """The cycle counter of a frame that never ends stays small."""
+    ale, core = both(frame(lines(90) + store(COLUBK, 0x2C) + HANG + store(COLUBK, 0x64) + lines(150)), tmp_path)
+    assert_same_frames(ale, core, [NOOP] * 2)
+    for _ in range(10_000):
+        core.raw_act(0, FIRE)
+    core.raw_act(0, NOOP)
+    ale.act(Action(FIRE))
+    ale.act(Action(NOOP))
+    assert_same_frames(ale, core, [NOOP] * 4)
+
+
+def random_program(rng: np.random.Generator) -> bytes:
+    """Random writes to the TIA at random times, in and outside the picture, and the collisions of each frame."""
+    registers = [*range(0x04, 0x15), *range(0x1B, 0x2C)]
+    body, here = b"", 3
+    while len(body) < 2_500 and here < 250:
+        kind = rng.integers(10)
+        if kind < 6:
+            body += store(int(rng.choice(registers)), int(rng.integers(256)))
+        elif kind < 8:
+            body += bytes([0xEA]) * int(rng.integers(1, 12))
+        elif kind == 8:
+            body += bytes([0x85, WSYNC])
+            here += 1
+        else:
+            count = int(rng.integers(1, 9))
+            body += lines(count)
+            here += count
+        if rng.integers(40) == 0:
+            body += store(VBLANK, int(rng.integers(2)) * 2)
+    return frame(store(CXCLR, 0) + body + read_collisions() + lines(max(1, 262 - here)))
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_random_programs(seed: int, tmp_path: Path) -> None:
+    assert_same_frames(*both(random_program(np.random.default_rng(seed)), tmp_path), [NOOP] * 6)
+
+
+@pytest.mark.parametrize("seed", range(100, 120))
+def test_frames_that_are_not_seen_collide_like_those_that_are(seed: int, tmp_path: Path) -> None:
+    program = random_program(np.random.default_rng(seed))
+    _, seen = both(program, tmp_path)
+    _, core = both(program, tmp_path)
+    arrays = step_arrays()
+    for _ in range(5):
+        core.step(np.array([NOOP]), **arrays)
+        for _ in range(4):
+            seen.raw_act(0, NOOP)
+        assert np.array_equal(arrays["ram"][0], seen.ram(0))
+        assert np.array_equal(core.screen(0), seen.screen(0))
+
+
+def test_montezuma_hangs_when_nothing_happens_for_nine_minutes() -> None:
+    """At frame 32,701 of an episode without a limit."""
+    game = "montezuma_revenge"
+    ale = ale_interface(game)
+    core = native.AtariBatch(read_rom(game), game, np.zeros(1, np.uint64), threads=1)
+    for _ in range(32_600):
+        ale.act(Action(NOOP))
+        core.raw_act(0, NOOP)
+    assert_same_frames(ale, core, [NOOP] * 300)
+
+
+@pytest.mark.parametrize("game, first, last", [("centipede", 116, 118), ("crazy_climber", 2, 5), ("seaquest", 56, 58)])
+def test_a_score_that_falls(game: str, first: int, last: int) -> None:
+    """ale-py gives nothing for it in the first two, and a negative reward in others."""
+    ale = ale_interface(game)
+    core = native.AtariBatch(read_rom(game), game, np.zeros(1, np.uint64), threads=1)
+    rng = np.random.default_rng(0)
+    rewards = []
+    for t in range(60):
+        for address in range(first, last + 1):
+            value = int(rng.integers(10)) << 4 | int(rng.integers(10))
+            ale.setRAM(address, value)
+            core.set_ram(0, address, value)
+        rewards.append(ale.act(Action(NOOP)))
+        assert core.raw_act(0, NOOP) == rewards[-1], t
+    assert (min(rewards) < 0) == (game == "seaquest")
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("game", ["freeway", "private_eye", "solaris"])
+def test_the_timer_at_power_on_is_known_for_ever(game: str) -> None:
+    """These games draw their first random numbers from it: 2,100 resets."""
+    ale = ale_interface(game)
+    core = native.AtariBatch(read_rom(game), game, np.zeros(1, np.uint64), threads=1)
+    for _ in range(2_100):
+        ale.reset_game()
+        core.raw_reset(0)
+        assert np.array_equal(ale.getRAM(), core.ram(0))
+    for action in [NOOP, FIRE] * 20:
+        ale.act(Action(action))
+        core.raw_act(0, action)
+        assert np.array_equal(ale.getRAM(), core.ram(0))

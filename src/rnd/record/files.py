@@ -8,6 +8,7 @@ regular file of a bounded size: no file makes a command hang, or fills the memor
 from __future__ import annotations
 
 import errno
+import hashlib
 import json
 import os
 import shutil
@@ -25,8 +26,7 @@ os.umask(UMASK)
 
 SMALL = 16 * 2**20
 """Largest size of a JSON file. As Python objects it can take 24 times its size."""
-LARGEST_TABLE = 2**28
-"""Largest size of a metrics file that is read: a million rows and more."""
+CHUNK = 2**20
 DENSE = 2**30
 """Larger files must have contents: one that is nearly all hole costs nothing to make, and much to read."""
 
@@ -102,12 +102,12 @@ def check_replaceable(path: Path) -> None:
         raise OSError(errno.EINVAL, f"it is {kind_of(mode)} and is not replaced", str(path))
 
 
-def set_aside(path: Path) -> Path:
-    """Give a file a name that nothing has: NAME.damaged-1, NAME.damaged-2 ...; returns it."""
+def name_aside(path: Path) -> Path:
+    """A name that nothing has, for a file that is kept: NAME.damaged-1, NAME.damaged-2 ..."""
     number = 1
     while os.path.lexists(aside := path.with_name(f"{path.name}.damaged-{number}")):
         number += 1
-    return path.rename(aside)
+    return aside
 
 
 def sync_folder(path: Path) -> None:
@@ -153,6 +153,23 @@ def read_file(path: Path, limit: int = SMALL) -> bytes:
         return data
 
 
+def chunks(path: Path, size: int | None = None) -> Iterator[bytes]:
+    """A regular file, or its first `size` bytes, piece by piece."""
+    with naming(path), open_regular(path, "rb") as file:
+        while data := file.read(CHUNK if size is None else min(CHUNK, size)):
+            size = None if size is None else size - len(data)
+            yield data
+
+
+def digest(path: Path, size: int | None = None) -> tuple[int, str]:
+    """The length and the SHA-256 of a regular file, or of its first `size` bytes."""
+    hashed, length = hashlib.sha256(), 0
+    for data in chunks(path, size):
+        hashed.update(data)
+        length += len(data)
+    return length, hashed.hexdigest()
+
+
 def read_json(path: Path) -> Any:
     return json.loads(read_file(path))
 
@@ -163,6 +180,10 @@ def understood(path: Path, what: str, error: type[Exception] = UserError) -> Ite
     wrong = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RuntimeError, AssertionError)
     try:
         yield
+    except UserError as reason:
+        if str(path) in str(reason):
+            raise
+        raise error(f"{path}: {reason}") from reason
     except OSError as reason:
         raise error(f"{path} cannot be read: {reason.strerror or reason}") from reason
     except wrong as reason:

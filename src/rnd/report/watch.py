@@ -30,7 +30,7 @@ def watch(path: Path, options: WatchOptions, console: Console, note: str = "") -
     default = unpacked_name(path).with_suffix("") if path.is_file() else path / "watch" / "episode"
     stem = Path(options.out) if options.out else default
     video = stem.with_name(stem.name + ".mp4")
-    agent = load_agent(path, "cpu")
+    agent = load_agent(path, "cpu", options.trust)
     best = best_episode(agent, options, console)
     if not best.steps:
         raise RunError("the episode ended with its first step: there is nothing to show; play more with --episodes")

@@ -80,10 +80,14 @@ def resume(path: Path, console: Console, frames: int | None = None, trusted: boo
     with process_group() as ranks, Interrupts() as stop:
         folder, console = ranks.on_rank0(lambda: RunFolder.open(path)), console_of(ranks, console)
         with locked(folder, ranks):
-            config = resolve(ranks.config_of_resumed_run(ranks.on_rank0(read_config)))
+            config = ranks.on_rank0(read_config)
+            with understood(folder.path / "config.json", "a config"):
+                config.validate()
+                config = resolve(ranks.config_of_resumed_run(config))
+                config.validate()
             if frames is not None:
                 config = dataclasses.replace(config, frames=frames)
-            config.validate()
+                config.validate()
             check_writers(config)
             ranks = ranks.on(config.device)
             about = ranks.on_rank0(read)

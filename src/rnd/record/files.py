@@ -138,7 +138,7 @@ def open_regular(path: Path, mode: str, **text: Any) -> IO[Any]:
         os.close(descriptor)
         raise OSError(errno.EINVAL, f"it is {kind_of(kind)} instead of a file", name)
 
-    return open(path, mode, opener=opener, **text)  # noqa: PTH123  Path.open has no opener
+    return open(path, mode, opener=opener, **text)
 
 
 def read_file(path: Path, limit: int = SMALL) -> bytes:
@@ -202,5 +202,5 @@ def naming(path: Path) -> Iterator[None]:
 
 
 def kind_of(mode: int) -> str:
-    kinds = {stat.S_IFLNK: "a symbolic link", stat.S_IFDIR: "a folder", stat.S_IFIFO: "a FIFO", stat.S_IFSOCK: "a socket"}
-    return kinds.get(stat.S_IFMT(mode), "a device")
+    kinds = {stat.S_IFLNK: "symbolic link", stat.S_IFDIR: "folder", stat.S_IFIFO: "FIFO", stat.S_IFSOCK: "socket"}
+    return f"a {kinds.get(stat.S_IFMT(mode), 'device')}"

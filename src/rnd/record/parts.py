@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 from rnd.errors import RunError, UserError
-from rnd.record import checkpoint
 from rnd.record.checkpoint import MANIFEST, STATE, TENSORS, largest, sha256
 from rnd.record.export import find_checkpoint
 from rnd.record.files import SMALL, chunks, digest, make_folder, read_file, read_json, replacing, understood, write_new
@@ -123,7 +122,7 @@ def read_index(folder: Path) -> dict[str, Any]:
                 raise UserError(f"the parts hold {entry['name']!r:.80}, which is no file of a run; nothing was written")
             limit = largest() if entry["name"].endswith((TENSORS, *FILES)) else SMALL
             if entry["bytes"] > limit:
-                raise ValueError(f"{entry['name']} of {entry['bytes']:,} bytes is too large: {limit:,} are allowed here")
+                raise ValueError(f"{entry['name']} has {entry['bytes']:,} bytes, more than {limit:,}")
         if len({entry["name"] for entry in index["files"]}) < len(index["files"]):
             raise ValueError("a file is there twice")
     return index

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from rnd import __version__
-from rnd.record.files import write_atomically
+from rnd.record.files import make_folder, read_file, write_atomically
 from rnd.record.progress import Trend, count, duration
 from rnd.report.aggregate import align, mean_and_error, thin
 from rnd.report.chart import Series, line_chart, number
@@ -69,7 +69,8 @@ def write_page(runs: Sequence[Run], path: Path, progress: Callable[[str], None] 
         f"<footer>written by rnd {__version__} on {datetime.now(UTC):%Y-%m-%d %H:%M} UTC</footer></main>"
         f"<script>{(HERE / 'page.js').read_text()}</script></body></html>\n"
     )
-    path.parent.mkdir(parents=True, exist_ok=True)
+    for run in runs:
+        make_folder(path.parent, run.path)
     write_atomically(path, text)
 
 
@@ -200,19 +201,19 @@ def videos(runs: Sequence[Run]) -> str:
             continue
         name = f"<h3>{html.escape(run.name)}</h3>" if len(runs) > 1 else ""
         strip = path.with_suffix(".png")
-        if path.stat().st_size > LARGEST_VIDEO:
-            body = f"<p>The video is too large for a page: {html.escape(str(path))}</p>"
-        else:
+        try:
             body = f'<video controls muted playsinline preload="auto" src="{data_url(path, "video/mp4")}"></video>'
             if strip.exists():
                 url = data_url(strip, "image/png")
                 body += f'<img class="strip" alt="the bonus and the frames at its spikes" src="{url}">'
+        except OSError as error:
+            body = f"<p>{html.escape(str(error.filename))} is not shown: {html.escape(str(error.strerror))}</p>"
         shown.append(f'<article class="card">{name}{body}</article>')
     return section("video", "An episode and its bonus", "shows", shown)
 
 
 def data_url(path: Path, kind: str) -> str:
-    return f"data:{kind};base64,{base64.b64encode(path.read_bytes()).decode()}"
+    return f"data:{kind};base64,{base64.b64encode(read_file(path, LARGEST_VIDEO)).decode()}"
 
 
 def reproduce(groups: Sequence[Group]) -> str:

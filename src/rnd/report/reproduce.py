@@ -53,14 +53,13 @@ def config_table(groups: Sequence[Group]) -> str:
 def origin(run: Run) -> str:
     """Versions, commit and date as an HTML table, as far as run.json has them."""
     about = run.about
-    git = about.get("git") or {}
+    git, packages = (found if isinstance(found := about.get(name), dict) else {} for name in ("git", "packages"))
     commit = f"{git.get('commit')}{'' if git.get('clean') else ', with local changes'}" if git.get("commit") else None
-    packages = about.get("packages") or {}
     facts = {
         "rnd": about.get("rnd"),
         "commit": commit,
         "started": about.get("started"),
-        "resumed": len(about["resumed"]) if about.get("resumed") else None,
+        "resumed": len(resumed) if isinstance(resumed := about.get("resumed"), list) else None,
         "python": about.get("python"),
         "platform": about.get("platform"),
         **{name: packages[name] for name in packages if packages[name]},

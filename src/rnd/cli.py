@@ -47,6 +47,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         fail(str(error), 2 if isinstance(error, UserError) else 1, error.reported)
     except InterruptedRunError as stop:
         fail(str(stop), stop.code, reported=rank() > 0)
+    except OSError as error:  # a path that cannot be read or written, a full disk
+        fail(": ".join(str(part) for part in (error.filename, error.strerror or error) if part), 1)
     except KeyboardInterrupt:
         fail("interrupted", 130)
 

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from rnd.config import BonusOptions, Config, Options, PolicyOptions, WriterOptions, open_options
+from rnd.config import BonusOptions, Config, Options, PolicyOptions, WriterOptions, check_types, open_options
 from rnd.errors import UserError, nearest
 
 C = TypeVar("C")
@@ -61,6 +61,7 @@ class Registry(Generic[C]):
             raise UserError(f"{self.kind} {name}: its Options must be a subclass of rnd.config.{self.base.__name__}")
         values = {f.name: getattr(given, f.name) for f in dataclasses.fields(given)}
         known = {f.name for f in dataclasses.fields(kind)}
+        check_types(kind, values)
         for unknown in values.keys() - known:
             raise UserError(f"{self.kind} {name} has no option {unknown}; {nearest(unknown, known)}")
         return given if type(given) is kind else kind(**values)

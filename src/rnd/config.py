@@ -11,7 +11,8 @@ import functools
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Literal, get_args, get_type_hints
+from types import UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from rnd.errors import UserError, nearest
 
@@ -332,6 +333,7 @@ def open_options(base: type[Options], values: dict[str, Any]) -> Options:
     values = {name: open_options(Options, v) if isinstance(v, dict) else v for name, v in values.items()}
     values = {name: tuple(v) if isinstance(v, list) else v for name, v in values.items()}
     known = {f.name for f in dataclasses.fields(base)}
+    check_types(base, values)
     extra = {name: type(v) if isinstance(v, Options) else Any for name, v in values.items() if name not in known}
     kind: Any = base
     if extra:
@@ -368,7 +370,7 @@ def _upgraded(data: dict[str, Any]) -> dict[str, Any]:
         values["policy_options"] = {name: before[name] for name in own}
     if wandb:
         values["writers"] = "tensorboard,wandb"
-    bonus = dict(values.get("bonus_options", {}))
+    bonus = {**values.get("bonus_options", {})}
     power = bonus.pop("count_power", None)
     if power is not None and values.get("bonus") == "count":
         bonus["power"] = power
@@ -380,6 +382,7 @@ def _construct(cls: type[Any], values: dict[str, Any], prefix: str) -> Any:
     for name in values:
         if name not in known:
             raise UserError(f"unknown config field {prefix}{name}; {nearest(name, known)}")
+    check_types(cls, values, prefix)
     return cls(**values)
 
 
@@ -395,6 +398,25 @@ def check_ranges(group: Any, prefix: str = "--") -> None:
             if isinstance(number, int | float) and not isinstance(number, bool):
                 allowed = _range_of(hints[item.name]) or (ANY_INT if isinstance(number, int) else ANY_FLOAT)
                 allowed.check(flag, number, item.default)
+
+
+def check_types(cls: type[Any], values: dict[str, Any], prefix: str = "") -> None:
+    """Refuse values whose type is not that of the field: files can hold anything."""
+    hints = get_type_hints(cls)
+    for name, value in values.items():
+        if name in hints and not _fits(value, hints[name]):
+            kind = getattr(hints[name], "__name__", hints[name])
+            raise UserError(f"config field {prefix}{name} is {value!r:.60}, which is no {kind}")
+
+
+def _fits(value: Any, kind: Any) -> bool:
+    if get_origin(kind) is Literal:
+        return any(type(value) is type(choice) and value == choice for choice in get_args(kind))
+    if get_origin(kind) in (Union, UnionType):
+        return any(_fits(value, part) for part in get_args(kind))
+    if kind in (int, float):
+        return type(value) is int or (kind is float and type(value) is float)
+    return not isinstance(kind, type) or isinstance(value, kind)
 
 
 def _range_of(hint: Any) -> Range | None:

@@ -50,7 +50,9 @@ class QuietStream:
         os.dup2(null, self._stream.fileno())
         os.close(null)
         if error.errno not in (errno.EPIPE, errno.EIO):  # nobody reads it any more: a closed pipe or terminal
-            write_error(f"rnd: standard output fails ({error.strerror}): nothing more is printed, the command continues")
+            write_error(
+                f"rnd: standard output fails ({error.strerror}): nothing more is printed, the command continues"
+            )
 
 
 def protect_output() -> None:

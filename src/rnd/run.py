@@ -22,10 +22,11 @@ from rnd.envs.registry import as_saved
 from rnd.errors import InterruptedRunError, RunError
 from rnd.graphs import WARM_UP, uses_graphs
 from rnd.ppo import NonFiniteLossError
-from rnd.record import checkpoint
-from rnd.record.about import FILES, check_fits
+from rnd.record import checkpoint, trust
+from rnd.record.about import check_fits, check_types, damaged_files, misfit
 from rnd.record.checkpoint import Checkpoint
-from rnd.record.folder import RunFolder
+from rnd.record.files import name_aside, read_json, understood
+from rnd.record.folder import FILES, RunFolder
 from rnd.record.interrupt import Interrupts
 from rnd.record.keeper import Keeper, NotSavedError
 from rnd.record.metrics import CsvWriter, Row, RunInfo, Writers, check_writers, make_writers, read_csv, truncate
@@ -44,31 +45,50 @@ def start(config: Config, console: Console) -> RunFolder:
         with closing(make_envs(config, ranks)) as env:
             trainer = Trainer(config, env, ranks)
             folder = ranks.on_rank0(lambda: RunFolder.create(config))
+            if ranks.is_rank0:
+                trust.remember(config)
             with locked(folder, ranks):
                 begin(trainer, folder, console, stop)
                 work(trainer, folder, console, stop)
     return folder
 
 
-def resume(path: Path, console: Console, frames: int | None = None) -> RunFolder:
+def resume(path: Path, console: Console, frames: int | None = None, trusted: bool = False) -> RunFolder:
     """Continue a run, exactly as if it had not been stopped; `frames` makes it longer (or shorter).
 
-    With another number of ranks the environments are divided among those. Only rank 0 reads the checkpoint.
+    With another number of ranks the environments are divided among those. Only rank 0 reads the checkpoint. `trusted`:
+    code that the run names may be imported; see `rnd.record.trust`.
     """
     saved: Checkpoint | None = None
+    damaged: dict[Path, Path] = {}
+
+    def read_config() -> Config:
+        config = folder.config()
+        trust.check(config, folder.path / "config.json", trusted)
+        return config
 
     def read() -> dict[str, Any] | None:
         nonlocal saved
         saved = newest(folder, console)
+        damaged.update(inspect(folder, saved, console))
         return saved.about | {"env": list(saved.state["env"])} if saved else None
+
+    def check_networks() -> None:
+        problem = misfit(config, env.spec, saved.state) if saved else None
+        if problem:
+            raise RunError(f"the checkpoint {problem}")
 
     with process_group() as ranks, Interrupts() as stop:
         folder, console = ranks.on_rank0(lambda: RunFolder.open(path)), console_of(ranks, console)
         with locked(folder, ranks):
-            config = resolve(ranks.config_of_resumed_run(ranks.on_rank0(folder.config)))
+            config = ranks.on_rank0(read_config)
+            with understood(folder.path / "config.json", "a config"):
+                config.validate()
+                config = resolve(ranks.config_of_resumed_run(config))
+                config.validate()
             if frames is not None:
                 config = dataclasses.replace(config, frames=frames)
-            config.validate()
+                config.validate()
             check_writers(config)
             ranks = ranks.on(config.device)
             about = ranks.on_rank0(read)
@@ -80,12 +100,16 @@ def resume(path: Path, console: Console, frames: int | None = None) -> RunFolder
             with memory.guarded(config), closing(make_envs(emulated, ranks)) as env:
                 if about:
                     check_fits(about, config, env.spec)
+                    ranks.on_rank0(check_networks)
                 trainer = Trainer(config, env, ranks)
+                for file, aside in damaged.items():
+                    file.rename(aside)
                 if about:
                     restore(trainer, saved, about, folder, console)
                 else:
                     begin(trainer, folder, console, stop)
                 if ranks.is_rank0:
+                    folder.clear()
                     folder.write_json("config.json", config.to_dict())
                 work(trainer, folder, console, stop, about)
     return folder
@@ -120,17 +144,40 @@ def begin(trainer: Trainer, folder: RunFolder, console: Console, stop: Interrupt
 
 
 def newest(folder: RunFolder, console: Console) -> Checkpoint | None:
-    """The checkpoint to continue from. Damaged ones after it are reported and renamed."""
+    """The checkpoint to continue from. Damaged ones after it are reported."""
     saved, problems = checkpoint.newest(folder.checkpoints)
     for problem in problems:
         say(console, f"damaged checkpoint: {problem}")
-    if saved:
-        checkpoint.set_aside(folder.checkpoints, after=saved.path)
-        if problems:
-            say(console, f"falling back to {saved.path}")
-    else:
-        say(console, "no checkpoint was written yet: the run begins again")
+    if saved and problems:
+        say(console, f"falling back to {saved.path}")
+    if not saved:
+        say(console, f"{folder.checkpoints} has no checkpoint: the run begins again")
     return saved
+
+
+def inspect(folder: RunFolder, saved: Checkpoint | None, console: Console) -> dict[Path, Path]:
+    """Report what is missing, damaged or altered, before anything is changed; returns the files that will be renamed,
+    and their new names."""
+    about = saved.about if saved else None
+    if saved and about:
+        with understood(saved.path, "a checkpoint of a run"):
+            check_types(about)
+            before, now = Config.from_dict(about["config"]).flat(), folder.config().flat()
+        names = [name for name in now if name not in ("env.num_envs", "env.first", "ranks")]  # torchrun's
+        changed = [f"{name} {before.get(name)} -> {now[name]}" for name in names if before.get(name) != now[name]]
+        if changed:
+            say(console, f"{folder.path / 'config.json'} differs from the checkpoint: {', '.join(changed)}")
+    problems = damaged_files(about, folder.path)
+    try:
+        if not isinstance(read_json(folder.path / "run.json").get("resumed", []), list):
+            raise ValueError("resumed is no list")
+    except (OSError, ValueError, AttributeError, RecursionError) as error:
+        problems["run.json"] = f"it cannot be read: {error}"
+    aside = {path: name_aside(path) for name in problems if (path := folder.path / name).exists()}
+    for name, problem in problems.items():
+        kept = f"it is kept as {aside[folder.path / name].name}, and " if folder.path / name in aside else ""
+        say(console, f"{folder.path / name}: {problem}; {kept}a new one begins")
+    return aside
 
 
 def restore(
@@ -139,7 +186,7 @@ def restore(
     """Restore trainer and files to the moment of a checkpoint, which rank 0 has read."""
     try:
         exact = trainer.load_state_dict(saved.state if saved else {})
-    except (KeyError, ValueError, RuntimeError) as error:
+    except (LookupError, ValueError, RuntimeError, TypeError, AttributeError, ArithmeticError) as error:
         raise RunError(f"the checkpoint in {folder.path} does not fit this version of rnd: {error}") from error
     banner(trainer, folder, console)
     say(console, f"resumed at iteration {trainer.iteration:,}, {trainer.frames:,} frames")
@@ -148,8 +195,11 @@ def restore(
         now = device_text(trainer.config, trainer.device.type)
         say(console, f"the run moves from {before} to {now}: its random draws differ from now on")
     if trainer.ranks.is_rank0:
+        assert saved is not None
+        checkpoint.set_aside(folder.checkpoints, after=saved.path)
         rewind(folder, about["sizes"])
-        described = folder.read_json("run.json")
+        path = folder.path / "run.json"
+        described = read_json(path) if path.exists() else {}
         stamp = {"iteration": trainer.iteration, "at": datetime.now(UTC).isoformat(timespec="seconds")}
         folder.write_json("run.json", described | {"resumed": [*described.get("resumed", []), stamp]})
 

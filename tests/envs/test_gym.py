@@ -326,8 +326,34 @@ def test_the_saved_actions_are_those_of_the_episode():
         env.step(out, 0)
         first = t // 200 * 200  # the episode's time limit
         header, raw = env.save().split(b"\n", 1)
-        assert json.loads(header) == {"seed": 1, "episode": t // 200, "steps": t - first}
+        assert json.loads(header) == {"seed": 1, "episode": t // 200, "type": "<f4"}
         assert raw == actions[first:t].tobytes()
+
+
+def test_an_endless_episode_costs_a_byte_per_step_and_is_cut(monkeypatch):
+    """Its actions are kept to restore it: without a limit, checkpoints would grow for ever."""
+    monkeypatch.setattr("rnd.envs.gym_env.LONGEST_EPISODE", 5)
+    monkeypatch.setattr("test_gym.LIMIT", 10**9)
+    env = GymEnv(Walk, "walk", seed=1)
+    out = {name: np.zeros(shape, dtype) for name, (shape, dtype) in buffer_layout(env.spec, 1).items()}
+    env.reset(out, 0)
+    sizes = []
+    for _ in range(4):
+        env.step(out, 0)
+        assert not out["truncated"][0]
+        sizes.append(len(env.save()))
+    assert np.diff(sizes).tolist() == [1, 1, 1]
+    env.step(out, 0)
+    assert out["truncated"][0] and len(env.save()) < sizes[0]
+
+
+@pytest.mark.parametrize("wrong", [b"\x02", b"\xff"])
+def test_saved_actions_that_do_not_exist_are_refused(wrong):
+    env = GymEnv(Walk, "walk", seed=1)
+    out = {name: np.zeros(shape, dtype) for name, (shape, dtype) in buffer_layout(env.spec, 1).items()}
+    env.reset(out, 0)
+    with pytest.raises(ValueError, match="actions that the environment does not have"):
+        env.load(env.save() + wrong, out, 0)
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import io
 import json
@@ -12,9 +13,10 @@ import time
 import uuid
 from pathlib import Path
 
+import pytest
 from rich.console import Console
 
-from rnd import run
+from rnd import cli, run
 from rnd.config import Config
 from rnd.policy.cnn import CNN
 from rnd.policy.gru import GRU
@@ -151,3 +153,22 @@ FLAGS = [*IMAGE_FLAGS, "--policy-options.width", "16"]
 """The same for vectors."""
 FRAMES = ENVS * ROLLOUT
 """Of one of its iterations, where a step is a frame."""
+
+
+def rnd(*arguments: str | Path) -> tuple[int, str]:
+    """The command line in this process: its exit code, and what it printed. A traceback is an exception here."""
+    said = io.StringIO()
+    with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said), pytest.raises(SystemExit) as left:
+        cli.main([*map(str, arguments)])
+    return left.value.code, said.getvalue()
+
+
+def contents(path: Path) -> dict[str, bytes]:
+    """Everything in a folder: the bytes of files, the targets of links."""
+    found = {}
+    for entry in [path, *sorted(path.rglob("*"))]:
+        if entry.is_symlink():
+            found[str(entry)] = os.fsencode(entry.readlink())
+        elif entry.is_file():
+            found[str(entry)] = entry.read_bytes()
+    return found

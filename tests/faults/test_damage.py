@@ -147,7 +147,7 @@ def test_missing_normaliser_is_an_error(lost, broken):
     with pytest.raises(RunError, match=rf"lacks the state of {part}: {key}"):
         resume(broken, 6)
     if part == "bonus":
-        with pytest.raises(UserError, match=f"lacks parts of the bonus: {key}"):
+        with pytest.raises(UserError, match=f"lacks the state of bonus: {key}"):
             load_agent(path)
 
 

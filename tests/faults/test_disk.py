@@ -81,5 +81,5 @@ def test_disk_full_while_logging(disk):
         warnings.simplefilter("ignore")
         writers.write(row | {"iteration": 2000, "frames": 2000}, {"seconds": 1.0})
         writers.close()
-    numbers = read_csv(disk.path / "metrics.csv")["iteration"]
+    numbers = read_csv(disk.path / "metrics.csv")["iteration"].tolist()
     assert numbers[0] == 0 and numbers[-1] == 2000 and numbers == sorted(set(numbers))

@@ -5,10 +5,9 @@ from __future__ import annotations
 import json
 import re
 import shutil
-from pathlib import Path
 
 import pytest
-from fault_helpers import FLAGS, FRAMES, Rnd, resume, small, start
+from fault_helpers import FLAGS, FRAMES, Rnd, contents, resume, small, start
 
 from rnd import cli
 from rnd.errors import UserError
@@ -52,11 +51,6 @@ def test_a_new_run_does_not_follow_a_link(tmp_path):
 def test_a_link_that_stays_inside_is_allowed(broken):
     (broken / "latest").symlink_to(broken / "checkpoints" / "000000004")
     resume(broken, 5)
-
-
-def contents(path: Path) -> dict[str, bytes]:
-    files = [path] if path.is_file() else [p for p in sorted(path.rglob("*")) if p.is_file()]
-    return {str(p): p.read_bytes() for p in files}
 
 
 @pytest.mark.parametrize(

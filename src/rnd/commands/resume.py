@@ -17,6 +17,8 @@ class Options:
 
     frames: Frames | None = None
     """Frames of the whole run, to make it longer than it was planned."""
+    trust: bool = False
+    """Run the code that the run names (module:attribute) without a question. `rnd train` remembers what you trained."""
 
 
 def main(arguments: list[str]) -> None:
@@ -27,4 +29,4 @@ def main(arguments: list[str]) -> None:
 
     from rnd import run as runs
 
-    runs.resume(Path(run), Console(), options.frames)
+    runs.resume(Path(run), Console(), options.frames, options.trust)

@@ -103,6 +103,8 @@ class AleEnv(Env):
             raise UserError(f"the saved state is of {header['rom']}, not of {self.rom}; resume with that game")
         self.random = SplitMix64(int(header["random"]))
         self.executed, self.frames = int(header["executed"]), int(header["frames"])
+        if self.executed not in (0, *self.actions) or self.frames < 0:
+            raise ValueError(f"a saved state with action {self.executed} at frame {self.frames}")
         self.ale.restoreState(ALEState(raw))
 
     def _write_observation(self, out: Arrays, i: int) -> None:

@@ -11,6 +11,7 @@ environment's seed plus e: the same in every backend, and however often the run 
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -20,6 +21,9 @@ from rnd.envs.observations import WrongObservationError, make_encoder
 from rnd.envs.spec import ActionSpec, Arrays, Env, EnvSpec
 from rnd.envs.splitmix import mix
 from rnd.errors import RunError, UserError
+
+LONGEST_EPISODE = 2**20
+"""Steps after which an episode is truncated: its actions are kept until it ends, and played again to restore it."""
 
 
 class GymEnv(Env):
@@ -41,14 +45,19 @@ class GymEnv(Env):
             has_rooms=grid,
             has_cells=grid,
         )
+        action = self.spec.action
+        discrete = action.kind != "continuous"
+        self.log_type = np.min_scalar_type(max(action.sizes) - 1) if discrete else np.dtype(action.dtype)
+        self.longest_log = LONGEST_EPISODE * self.log_type.itemsize * math.prod(action.shape)
         self.log = bytearray()
-        """The actions since the start of the episode."""
+        """The actions since the start of the episode, in the smallest integers that hold them."""
 
     def reset(self, out: Arrays, i: int) -> None:
         self._write(self._start(), out, i)
 
     def step(self, out: Arrays, i: int) -> None:
         obs, reward, terminated, truncated, _ = self._act(out["action"][i])
+        truncated = truncated or len(self.log) >= self.longest_log
         out["reward"][i] = reward
         out["terminated"][i] = terminated
         out["truncated"][i] = truncated and not terminated
@@ -59,15 +68,20 @@ class GymEnv(Env):
             self.reset(out, i)
 
     def save(self) -> bytes:
-        header = {"seed": self.seed, "episode": self.episode, "steps": len(self._actions(self.log))}
+        header = {"seed": self.seed, "episode": self.episode, "type": self.log_type.str}
         return json.dumps(header).encode() + b"\n" + self.log
 
     def load(self, data: bytes, out: Arrays, i: int) -> None:
         line, raw = data.split(b"\n", 1)
         header = json.loads(line)
         self.seed, self.episode = int(header["seed"]), int(header["episode"])
+        spec = self.spec.action
+        stored = self.log_type if "type" in header else spec.dtype  # older states have whole words
+        actions = np.frombuffer(raw, stored).reshape(-1, *spec.shape).astype(spec.dtype)
+        if spec.kind != "continuous" and ((actions < 0) | (actions >= np.array(spec.sizes))).any():
+            raise ValueError("a saved episode with actions that the environment does not have")
         obs = self._start()
-        for action in self._actions(raw):
+        for action in actions:
             obs = self._act(action)[0]
         replayed = np.zeros_like(out["obs"][i])
         self.encode(obs, replayed)
@@ -95,11 +109,8 @@ class GymEnv(Env):
         return self.env.reset(seed=mix((self.seed + self.episode) % 2**64) >> 33)[0]
 
     def _act(self, action: np.ndarray) -> Any:
-        self.log += action.tobytes()
+        self.log += action.astype(self.log_type).tobytes()
         return self.env.step(self.to_gym(action))
-
-    def _actions(self, log: bytes | bytearray) -> np.ndarray:
-        return np.frombuffer(log, self.spec.action.dtype).reshape(-1, *self.spec.action.shape)
 
 
 class ActionTranslator:

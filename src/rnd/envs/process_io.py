@@ -27,9 +27,11 @@ def pack_bytes(strings: list[bytes]) -> bytes:
 
 
 def unpack_bytes(data: bytes) -> list[bytes]:
-    """The inverse of `pack_bytes`."""
+    """The inverse of `pack_bytes`. Raises ValueError for what it did not pack."""
     count = int(np.frombuffer(data, "<i8", 1)[0])
-    sizes = np.frombuffer(data, "<i8", count, offset=8)
+    sizes = np.frombuffer(data, "<i8", max(count, 0), offset=8)
+    if (sizes < 0).any() or 8 * (count + 1) + sum(sizes.tolist()) != len(data):
+        raise ValueError("packed states whose sizes are wrong")
     ends = 8 * (count + 1) + np.cumsum(sizes)
     return [data[end - size : end] for end, size in zip(ends.tolist(), sizes.tolist(), strict=True)]
 

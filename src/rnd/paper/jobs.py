@@ -6,7 +6,6 @@ run only.
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import stat
@@ -21,6 +20,7 @@ from rich.console import Console
 from rnd.config import Config
 from rnd.envs.registry import emulator_threads
 from rnd.paper.plan import PlannedRun
+from rnd.record.files import open_regular, read_json, understood
 
 
 @dataclass(frozen=True)
@@ -44,8 +44,9 @@ def train(path: Path) -> None:
     """Train the run whose config file is `path`, or resume it where its folder exists."""
     from rnd import run
 
-    config = Config.from_dict(json.loads(path.read_text()))
-    config.validate()
+    with understood(path, "a config"):
+        config = Config.from_dict(read_json(path))
+        config.validate()
     stop_with_the_scheduler()
     folder = Path(config.out) / config.run_name
     if folder.is_dir():
@@ -84,11 +85,11 @@ def limit_threads(config: Config, cpus: int, on_gpu: bool) -> Config:
 def frames_done(planned: PlannedRun) -> int:
     """Frames of the last complete row of the metrics. Only the end of the file is read."""
     try:
-        with (planned.path / "metrics.csv").open("rb") as file:
-            head = file.readline().decode().rstrip("\n").split(",")
+        with open_regular(planned.path / "metrics.csv", "rb") as file:
+            head = file.readline(4096).decode().rstrip("\n").split(",")
             file.seek(max(file.tell(), file.seek(0, os.SEEK_END) - 4096))
             lines = file.read().decode(errors="replace").split("\n")[:-1]
-    except OSError:
+        row = lines[-1].split(",") if lines else []
+        return int(float(row[head.index("frames")])) if len(row) == len(head) else 0
+    except (OSError, ValueError, OverflowError):
         return 0
-    row = lines[-1].split(",") if lines else []
-    return int(float(row[head.index("frames")])) if len(row) == len(head) and "frames" in head else 0

@@ -7,7 +7,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from typing import IO
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
@@ -16,7 +15,7 @@ from rnd.console import say
 from rnd.envs.registry import cores, on_gpu
 from rnd.paper.jobs import Outcome, frames_done, job_files, limit_threads
 from rnd.paper.plan import PlannedRun
-from rnd.record.files import write_json
+from rnd.record.files import open_regular, read_file, write_json
 from rnd.record.progress import LINE_EVERY, count
 
 POLL = 0.5
@@ -34,7 +33,7 @@ class Job:
         config = planned.config
         config = config if alone else limit_threads(config, threads, on_gpu(config.device))
         write_json(path, config.to_dict())
-        self._output: IO[bytes] = self.log.open("wb")
+        self._output = open_regular(self.log, "wb")
         # A session of its own: Ctrl-C reaches the scheduler alone, which then stops its jobs with SIGTERM.
         # The pipe on standard input closes when the scheduler dies, also by SIGKILL.
         self.process = subprocess.Popen(
@@ -53,7 +52,7 @@ class Job:
         self.close()
         if self.process.returncode == 0:
             return Outcome(self.planned)
-        lines = self.log.read_text(errors="replace").strip().splitlines() or ["no output"]
+        lines = read_file(self.log, 2**30).decode(errors="replace").strip().splitlines() or ["no output"]
         return Outcome(self.planned, f"exit code {self.process.returncode}: {lines[-1]} (full log: {self.log})")
 
     def close(self) -> None:

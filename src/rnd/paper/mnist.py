@@ -16,7 +16,7 @@ from rich.progress import Progress
 
 from rnd.console import say
 from rnd.errors import UserError, install
-from rnd.record.files import write_atomically
+from rnd.record.files import read_file, write_atomically
 
 FILES = {
     "train-images-idx3-ubyte.gz": "440fcabf73cc546fa21475e81ea370265605f56be210a4024d2ca8f203523609",
@@ -69,7 +69,7 @@ def read_folder(folder: Path) -> Digits:
 
 def read_idx(path: Path) -> np.ndarray:
     """A gzipped IDX file: magic number with the number of axes, big-endian sizes, bytes."""
-    packed = path.read_bytes()
+    packed = read_file(path.resolve())
     if hashlib.sha256(packed).hexdigest() != FILES[path.name]:
         raise UserError(f"{path} is not the original file (its SHA-256 differs); delete it and download it again")
     data = gzip.decompress(packed)

@@ -23,7 +23,7 @@ from rnd.errors import RunError, UserError, install
 from rnd.paper.jobs import Outcome, frames_done, job_files, limit_threads, train
 from rnd.paper.local import POLL, Bars
 from rnd.paper.plan import PlannedRun
-from rnd.record.files import write_json
+from rnd.record.files import open_regular, write_json
 
 MAX_RETRIES = 20
 """Times that a run may lose its worker. Machines are taken away often, but a run that kills its worker must end."""
@@ -117,7 +117,7 @@ def prepare(planned: PlannedRun, needs: Needs) -> Path:
 def train_task(path: str) -> None:
     """The code of a task. Its output goes to the log beside its config, as with local jobs."""
     log = Path(path).with_suffix(".log")
-    with log.open("a") as file, contextlib.redirect_stdout(file), contextlib.redirect_stderr(file):
+    with open_regular(log, "a") as file, contextlib.redirect_stdout(file), contextlib.redirect_stderr(file):
         try:
             train(Path(path))
         except Exception as error:  # one that Ray can pickle, with a message for people

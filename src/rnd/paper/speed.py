@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import platform
 import time
 from collections.abc import Sequence
@@ -15,7 +14,7 @@ import numpy as np
 from rnd.config import Config
 from rnd.paper.plan import PlannedRun
 from rnd.paper.recipes import Recipe
-from rnd.record.files import write_json
+from rnd.record.files import read_json, understood, write_json
 
 PROBE_ENVS = 16
 PROBE_ROLLOUTS = 3
@@ -33,9 +32,11 @@ def _of_policy(policy: str, runs: Sequence[PlannedRun], out: Path) -> tuple[floa
     if len(known) > 1:
         return float(np.median(known)), "these runs"
     path = out / "speed.json"
-    stored = json.loads(path.read_text()) if path.exists() else {}
     key = f"{platform.node()} {policy}"
-    if key not in stored:
+    with understood(path, "a table of speeds; delete it"):
+        stored = read_json(path) if path.exists() else {}
+        known_speed = float(stored.get(key, 0))
+    if not known_speed:
         stored[key] = probe(own[0].config)
         path.parent.mkdir(parents=True, exist_ok=True)
         write_json(path, stored)

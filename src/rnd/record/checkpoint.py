@@ -24,9 +24,9 @@ import torch
 from safetensors import SafetensorError
 from torch import Tensor
 
-from rnd import __version__
+from rnd import __version__, memory
 from rnd.errors import RunError, UserError
-from rnd.record.files import sync_folder, write_new
+from rnd.record.files import DENSE, SMALL, make_folder, read_file, read_json, sync_folder, write_new
 
 FORMAT = 1
 """Raised whenever an older program could not read what this one writes."""
@@ -58,7 +58,7 @@ class Checkpoint:
 
 def write(root: Path, name: str, about: dict[str, Any], state: dict[str, Any]) -> Path:
     """Write a checkpoint under `root`. If it fails, the ones before it stay as they are."""
-    root.mkdir(exist_ok=True)
+    make_folder(root, root.parent)
     temporary = root / f"{TEMPORARY}{name}"
     shutil.rmtree(temporary, ignore_errors=True)
     temporary.mkdir()
@@ -134,13 +134,15 @@ def read(path: Path) -> Checkpoint:
         tensors = safetensors.torch.load(files[TENSORS])
         document = json.loads(files[STATE])
         return Checkpoint(path, document["about"], unpack(document["state"], tensors))
-    except (SafetensorError, ValueError, KeyError, TypeError, RecursionError) as error:
+    except (SafetensorError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise DamagedCheckpointError(f"{path} is no checkpoint inside ({type(error).__name__}: {error})") from error
 
 
 def read_manifest(path: Path) -> dict[str, Any]:
+    if path.is_symlink():
+        raise DamagedCheckpointError(f"{path} is a symbolic link and is not followed")
     try:
-        content: dict[str, Any] = json.loads((path / MANIFEST).read_bytes())
+        content: dict[str, Any] = read_json(path / MANIFEST)
         signed, version = content.pop("sha256"), content["format"]
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise DamagedCheckpointError(f"{path / MANIFEST} cannot be read ({error})") from error
@@ -151,34 +153,40 @@ def read_manifest(path: Path) -> dict[str, Any]:
             f"{path} has checkpoint format {version} (written by rnd {content.get('rnd')}); this is rnd {__version__}, "
             f"which reads format {FORMAT}: use the rnd that wrote it"
         )
-    if not {"files", "iteration", "score"} <= content.keys():
+    if not {"files", "iteration", "score"} <= content.keys() or not isinstance(content["files"], dict):
         raise DamagedCheckpointError(f"{path / MANIFEST} is not complete")
     return content
 
 
-def read_checked(path: Path, expected: dict[str, Any] | None) -> bytes:
+def read_checked(path: Path, expected: Any) -> bytes:
+    """The contents of a file whose size and hash the manifest gives. Its size is compared before it is read."""
+    size = expected.get("bytes") if isinstance(expected, dict) else None
     try:
-        data = path.read_bytes()
+        data = read_file(path, largest() if path.name == TENSORS else SMALL)
     except OSError as error:
         raise DamagedCheckpointError(f"{path} cannot be read ({error.strerror})") from error
-    if not isinstance(expected, dict) or len(data) != expected.get("bytes"):
-        size = expected.get("bytes") if isinstance(expected, dict) else "no"
+    if len(data) != size:
         raise DamagedCheckpointError(f"{path} is cut off or too long: {len(data)} bytes instead of {size}")
     if sha256(data) != expected.get("sha256"):
         raise DamagedCheckpointError(f"{path} was altered: its hash differs")
     return data
 
 
+def largest() -> int:
+    """Bytes that a file of tensors may have: they are in memory twice while they are loaded."""
+    return (memory.available(torch.device("cpu")) or 4 * DENSE) // 2
+
+
 def unpack(value: Any, tensors: dict[str, Tensor]) -> Any:
-    """The inverse of `pack`."""
+    """The inverse of `pack`. Dicts and lists are filled in place."""
     if isinstance(value, dict):
         if "$tensor" in value:
             return tensors[value["$tensor"]]
         if "$array" in value:
             return tensors[value["$array"]].numpy()
-        return {key: unpack(part, tensors) for key, part in value.items()}
-    if isinstance(value, list):
-        return [unpack(part, tensors) for part in value]
+    if isinstance(value, dict | list):
+        for key, part in value.items() if isinstance(value, dict) else enumerate(value):
+            value[key] = unpack(part, tensors)
     return value
 
 
@@ -202,12 +210,19 @@ def found(root: Path) -> list[Path]:
 
 def newest(root: Path) -> tuple[Checkpoint | None, list[str]]:
     """The newest checkpoint that is whole, and what is wrong with the ones after it."""
+    if root.is_symlink():
+        raise UserError(f"{root} is a symbolic link, to {root.resolve()}, and is not followed; move the folder itself")
     problems: list[str] = []
-    for path in reversed(found(root)):
+    paths = found(root)
+    while paths:
+        path = paths.pop()
         try:
             return read(path), problems
         except DamagedCheckpointError as error:
-            problems.append(str(error))
+            if path.exists():
+                problems.append(str(error))
+            else:  # a training run has removed it, and has written newer ones
+                problems, paths = [], found(root)
     if problems:
         raise RunError(f"no checkpoint in {root} is whole: {'; '.join(problems)}")
     return None, problems

@@ -14,24 +14,27 @@ from typing import Any, NamedTuple
 import safetensors.torch
 import torch
 from safetensors import SafetensorError
-from torch import Tensor, nn
+from torch import Tensor
 
 from rnd.bonus import make_bonus
 from rnd.bonus.base import Bonus
+from rnd.components import resolve
 from rnd.config import Config
 from rnd.errors import UserError
 from rnd.normalize import ReturnScaler
 from rnd.policy import make_policy
 from rnd.policy.base import Policy
-from rnd.record import checkpoint
-from rnd.record.about import spec_from_dict
-from rnd.record.checkpoint import Checkpoint
-from rnd.record.files import write_atomically, write_json
+from rnd.record import checkpoint, trust
+from rnd.record.about import check_types, misfit, spec_from_dict
+from rnd.record.checkpoint import Checkpoint, largest
+from rnd.record.files import make_folder, read_file, understood, write_atomically, write_json
 
 CARD = "rnd.card"
 """Key of the card in the file's metadata."""
 AGENT_FORMAT = 1
 PACKED = ".xz"
+PACKED_MEMORY, PACKED_SMALL, PACKED_RATIO = 2**26, 2**26, 20
+"""Limits of what a compressed file may need and become: this much, or so many times its size. Weights shrink little."""
 MODULES = ("policy", "bonus", "scaler")
 
 
@@ -45,27 +48,31 @@ class Agent(NamedTuple):
     """iteration, frames, score, row (the last metrics), config, spec, versions."""
 
 
-def load_agent(path: str | Path, device: str | torch.device = "cpu") -> Agent:
-    """The agent of a run folder (its newest whole checkpoint), of a checkpoint folder, or of an exported file."""
+def load_agent(path: str | Path, device: str | torch.device = "cpu", trusted: bool = False) -> Agent:
+    """The agent of a run folder (its newest whole checkpoint), of a checkpoint folder, or of an exported file.
+
+    `trusted`: code that it names (`module:attribute`) may be imported; see `rnd.record.trust`.
+    """
     path = Path(path)
     if not path.exists():
         raise UserError(f"{path} does not exist; name a run folder, a checkpoint or an exported .safetensors file")
-    card, tensors = read_agent(path) if path.is_file() else from_checkpoint(find_checkpoint(path))
-    config = Config.from_dict(card["config"])
-    spec = spec_from_dict(config.env.id, card["spec"])
-    policy, bonus = make_policy(config, spec), make_bonus(config, spec)
-    modules: dict[str, nn.Module] = {"policy": policy, "bonus": bonus}
-    for name, module in modules.items():
-        prefix = name + "/"
-        state = {key.removeprefix(prefix): tensor for key, tensor in tensors.items() if key.startswith(prefix)}
-        missing = module.state_dict().keys() - state.keys()
-        if missing:  # those of the normaliser too: nothing is left at a default
-            raise UserError(f"{path} lacks parts of the {name}: {', '.join(sorted(missing))}")
-        try:
-            module.load_state_dict(state)
-        except RuntimeError as error:
-            raise UserError(f"{path} does not fit the {name} that its card describes: {error}") from error
-    return Agent(config, policy.to(device).eval(), bonus.to(device).eval(), card)
+    with understood(path, "an agent exported by rnd"):
+        card, tensors = read_agent(path) if path.is_file() else from_checkpoint(find_checkpoint(path))
+        config = Config.from_dict(card["config"])
+        trust.check(config, path, trusted)
+        config = resolve(config)
+        config.validate()
+        spec = spec_from_dict(config.env.id, card["spec"])
+        states: dict[str, dict[str, Tensor]] = {name: {} for name in MODULES}
+        for key, tensor in tensors.items():
+            part, _, name = key.partition("/")
+            states.setdefault(part, {})[name] = tensor
+        if problem := misfit(config, spec, states):
+            raise UserError(f"{path} {problem}")
+        policy, bonus = make_policy(config, spec), make_bonus(config, spec)
+        policy.load_state_dict(states["policy"])
+        bonus.load_state_dict(states["bonus"])
+        return Agent(config, policy.to(device).eval(), bonus.to(device).eval(), card)
 
 
 def find_checkpoint(path: Path) -> Checkpoint:
@@ -80,6 +87,8 @@ def find_checkpoint(path: Path) -> Checkpoint:
 def from_checkpoint(saved: Checkpoint) -> tuple[dict[str, Any], dict[str, Tensor]]:
     """The card and the tensors that an agent needs."""
     about = saved.about
+    with understood(saved.path, "a checkpoint of a run"):
+        check_types(about)
     card = {name: about[name] for name in ("iteration", "frames", "score", "row", "config", "spec", "versions")}
     state = saved.state | {"scaler": ReturnScaler.shared_state(saved.state["scaler"])}
     tensors = {f"{part}/{key}": value for part in MODULES for key, value in state[part].items()}
@@ -101,7 +110,7 @@ def export_agent(run: Path, out: Path | None = None, half: bool = False) -> Path
             f"--out {out}: an agent's file ends in .safetensors or .safetensors.xz; nearest: "
             f"{out.with_suffix('.safetensors')}"
         )
-    out.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(out.parent, run)
     data = safetensors.torch.save({k: v.contiguous() for k, v in tensors.items()}, {CARD: json.dumps(card)})
     write_atomically(out, lzma.compress(data) if out.suffix == PACKED else data)
     write_json(unpacked_name(out).with_suffix(".json"), card)
@@ -115,18 +124,28 @@ def unpacked_name(path: Path) -> Path:
 def read_agent(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
     """The card and the tensors of an exported file."""
     try:
-        data = path.read_bytes()
+        data = read_file(path.resolve(), largest())
         if path.suffix == PACKED:
-            data = lzma.decompress(data)
+            data = decompress(data)
         tensors = safetensors.torch.load(data)
-        # A whole file has a header of JSON, and its length before it; safetensors gives the tensors alone.
-        header: dict[str, Any] = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
-        text = header.get("__metadata__", {}).get(CARD)
-        if text is None:
-            raise UserError(f"{path} is not an agent exported by rnd: it has no card")
-        card: dict[str, Any] = json.loads(text)
-    except (SafetensorError, ValueError, OSError, lzma.LZMAError) as error:
+    except (SafetensorError, lzma.LZMAError) as error:
         raise UserError(f"{path} is not an agent exported by rnd ({error})") from error
+    # A whole file has a header of JSON, and its length before it; safetensors gives the tensors alone.
+    header: dict[str, Any] = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
+    text = header.get("__metadata__", {}).get(CARD)
+    if text is None:
+        raise UserError(f"{path} is not an agent exported by rnd: it has no card")
+    card: dict[str, Any] = json.loads(text)
     if card.get("format") != AGENT_FORMAT:
         raise UserError(f"{path} has agent format {card.get('format')}; this rnd reads format {AGENT_FORMAT}")
     return card, tensors
+
+
+def decompress(data: bytes) -> bytes:
+    """The contents of an .xz file, which a small one can inflate to gigabytes."""
+    limit = PACKED_SMALL + PACKED_RATIO * len(data)
+    unpacker = lzma.LZMADecompressor(memlimit=PACKED_MEMORY)
+    unpacked = unpacker.decompress(data, max_length=limit)
+    if not unpacker.eof:
+        raise lzma.LZMAError(f"it is cut off, or holds more than {limit:,} bytes")
+    return unpacked

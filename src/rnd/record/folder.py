@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import fcntl
-import json
 import os
 import platform
 import shutil
+import stat
 import subprocess
 import sys
 import tempfile
@@ -20,9 +20,13 @@ from typing import Any
 from rnd import __version__
 from rnd.config import Config
 from rnd.errors import UserError
-from rnd.record.files import UMASK, write_json
+from rnd.record.files import UMASK, kind_of, read_json, understood, write_json
 
 PACKAGES = ("torch", "numpy", "gymnasium", "ale-py", "minigrid")
+FILES = ("metrics.csv", "timing.csv")
+"""Files that grow with the run: a checkpoint records their sizes and hashes, and resuming cuts them back."""
+JSON = ("config.json", "run.json", "rooms.json")
+FOLDERS = ("checkpoints", "tensorboard")
 LONGEST_NAME = 128  # bytes
 
 
@@ -62,6 +66,11 @@ class RunFolder:
             for entry in (Path(parent, name) for name in (*folders, *files)):
                 if entry.is_symlink() and not entry.resolve().is_relative_to(inside):
                     raise UserError(f"{entry} points outside the run folder, to {entry.resolve()}; remove this link")
+        for name in (*JSON, *FILES, *FOLDERS, "lock"):
+            entry = path / name
+            mode = entry.lstat().st_mode if os.path.lexists(entry) else 0
+            if mode and not (stat.S_ISDIR(mode) if name in FOLDERS else stat.S_ISREG(mode)):
+                raise UserError(f"{entry} is {kind_of(mode)}: rnd did not write it; move it away")
         return RunFolder(path)
 
     @contextmanager
@@ -83,17 +92,19 @@ class RunFolder:
             _LOCKS.discard(descriptor)
             os.close(descriptor)
 
+    def clear(self) -> None:
+        """Remove the temporary files that a killed process left. Only who holds the lock writes these files."""
+        for name in JSON:
+            for path in (*self.path.glob(f".{name}.*.tmp"), *self.path.glob(f"{name}????????.tmp")):
+                path.unlink()
+
     def write_json(self, name: str, data: Any) -> None:
         write_json(self.path / name, data)
 
-    def read_json(self, name: str) -> Any:
-        return json.loads((self.path / name).read_text())
-
     def config(self) -> Config:
-        try:
-            return Config.from_dict(self.read_json("config.json"))
-        except (ValueError, TypeError, AttributeError) as error:
-            raise UserError(f"{self.path / 'config.json'} cannot be read ({error})") from error
+        path = self.path / "config.json"
+        with understood(path, "a config"):
+            return Config.from_dict(read_json(path))
 
 
 _LOCKS: set[int] = set()

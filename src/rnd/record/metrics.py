@@ -6,19 +6,24 @@ Writers never stop a run: a full disk is reported once and training continues.
 from __future__ import annotations
 
 import csv
-import io
 import os
 import warnings
-from collections.abc import Callable
+from array import array
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import IO, Protocol
 
 from rnd.components import WRITERS, option_group, writer_names
 from rnd.config import Config, WriterOptions
+from rnd.record.files import open_regular
 from rnd.record.tables import csv_text
 
 Row = dict[str, float | int | None]
+
+LONGEST_LINE = 2**16
+MOST_CELLS = 2**25
+"""Of a table that is read: a million rows of 32 columns."""
 
 
 @dataclass(frozen=True)
@@ -47,10 +52,10 @@ class CsvFile:
 
     def __init__(self, path: Path):
         self.columns: list[str] | None = None
-        if path.exists() and path.stat().st_size:
-            with path.open(newline="") as file:
-                self.columns = next(csv.reader(file))
-        self._file: io.TextIOBase = path.open("a", newline="")
+        self._file = open_regular(path, "a+", newline="")
+        self._file.seek(0)
+        if line := self._file.readline(LONGEST_LINE):
+            self.columns = next(csv.reader([line]))
 
     def write(self, row: Row) -> None:
         if self.columns is None:
@@ -133,7 +138,7 @@ def truncate(path: Path, size: int) -> None:
     """Cut a CSV file back to the size that a checkpoint recorded, and to whole lines."""
     if not path.exists():
         return
-    with path.open("r+b") as file:
+    with open_regular(path, "r+b") as file:
         kept = file.read(size)
         file.truncate(kept.rfind(b"\n") + 1)
         os.fsync(file.fileno())
@@ -145,9 +150,28 @@ def _text(value: float | int | None) -> str:
     return str(value) if isinstance(value, int) else repr(float(value))
 
 
-def read_csv(path: Path) -> dict[str, list[float]]:
-    """Columns of a metrics file; empty cells are NaN. A half-written last line is left out."""
-    lines = path.read_text().split("\n")[:-1] if path.exists() else []
-    header, *rows = csv.reader(lines) if lines else [[]]
-    rows = [row for row in rows if len(row) == len(header)]
-    return {name: [float(row[i] or "nan") for row in rows] for i, name in enumerate(header)}
+def read_csv(path: Path) -> dict[str, array[float]]:
+    """Columns of a metrics file; empty cells are NaN. A half-written last line is left out, and rows that are too short
+    or too long. Raises OSError or ValueError for what is not such a file."""
+    if not path.exists():
+        return {}
+    with open_regular(path, "r", newline="") as file:
+        try:
+            rows = csv.reader(_lines(file))
+            header = next(rows, [])
+            cells = array("d")
+            for row in rows:
+                if len(row) == len(header):
+                    cells.extend([float(cell or "nan") for cell in row])
+                if len(cells) > MOST_CELLS:
+                    raise ValueError(f"it has more than {MOST_CELLS:,} cells")
+        except csv.Error as error:
+            raise ValueError(str(error)) from error
+    return {name: cells[i :: len(header)] for i, name in enumerate(header)}
+
+
+def _lines(file: IO[str]) -> Iterator[str]:
+    while (line := file.readline(LONGEST_LINE)).endswith("\n"):
+        yield line
+    if len(line) == LONGEST_LINE:
+        raise ValueError(f"it has a line of more than {LONGEST_LINE:,} characters")

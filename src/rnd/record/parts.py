@@ -8,24 +8,24 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from rnd.errors import RunError, UserError
-from rnd.record import checkpoint
-from rnd.record.about import FILES
-from rnd.record.checkpoint import MANIFEST, STATE, TENSORS, sha256
+from rnd.record.checkpoint import MANIFEST, STATE, TENSORS, largest, sha256
 from rnd.record.export import find_checkpoint
-from rnd.record.files import write_new
-from rnd.record.folder import RunFolder, check_name, claim, temporary_folder
+from rnd.record.files import SMALL, chunks, digest, make_folder, read_file, read_json, replacing, understood, write_new
+from rnd.record.folder import FILES, JSON, RunFolder, check_name, claim, temporary_folder
 
 PARTS_FORMAT = 1
 INDEX = "parts.json"
 SMALLEST = 64 * 1024
 UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30}
-RUN_FILES, SAVED_FILES = ("config.json", "run.json", "rooms.json"), (TENSORS, STATE, MANIFEST)
+SAVED_FILES = (TENSORS, STATE, MANIFEST)
 ALLOWED = re.compile(
-    rf"{'|'.join(map(re.escape, RUN_FILES + FILES))}|checkpoints/\d{{9,}}/({'|'.join(map(re.escape, SAVED_FILES))})"
+    rf"{'|'.join(map(re.escape, JSON + FILES))}|checkpoints/\d{{9,}}/({'|'.join(map(re.escape, SAVED_FILES))})"
 )
 """Files that a run in parts may hold: no other name is ever written."""
 
@@ -43,11 +43,11 @@ def parse_size(text: str) -> int:
 
 def export_parts(run: Path, out: Path, max_part: int | None) -> list[Path]:
     """Write the newest whole checkpoint of a run, and the files that belong to it, in parts."""
-    files = collect(run, find_checkpoint(run))
+    files = collect(run)
     stream = b"".join(files.values())
     size = max_part or max(1, len(stream))
     chunks = [stream[at : at + size] for at in range(0, len(stream), size)]
-    out.mkdir(parents=True, exist_ok=True)
+    make_folder(out, run)
     if any(out.iterdir()):
         raise UserError(f"{out} is not empty; choose another --out")
     parts = {out / f"part-{i:04d}.bin": chunk for i, chunk in enumerate(chunks, 1)}
@@ -63,59 +63,90 @@ def export_parts(run: Path, out: Path, max_part: int | None) -> list[Path]:
     return [out / INDEX, *parts]
 
 
-def collect(run: Path, saved: checkpoint.Checkpoint) -> dict[str, bytes]:
-    """The files of a run as they were at a checkpoint."""
-    files = {name: (run / name).read_bytes() for name in RUN_FILES}
-    files |= {name: (run / name).read_bytes()[: saved.about["sizes"][name]] for name in FILES}
-    where = f"checkpoints/{saved.path.name}"
-    return files | {f"{where}/{name}": (saved.path / name).read_bytes() for name in SAVED_FILES}
+def collect(run: Path) -> dict[str, bytes]:
+    """The files of a run as they were at its newest whole checkpoint."""
+    while True:
+        saved = find_checkpoint(run)
+        where = f"checkpoints/{saved.path.name}"
+        try:
+            files = {f"{where}/{name}": read_file(saved.path / name, largest()) for name in SAVED_FILES}
+            break
+        except FileNotFoundError:  # a training run has removed it, and has written a newer one
+            if saved.path.exists():
+                raise
+    tables = {name: b"".join(chunks(run / name, size)) for name, size in saved.about["sizes"].items() if name in FILES}
+    return {name: read_file(run / name) for name in JSON if (run / name).exists()} | tables | files
 
 
 def import_parts(folder: Path, out: Path, name: str | None = None) -> RunFolder:
-    """Join parts into a run folder that `rnd resume` takes."""
+    """Join parts into a run folder that `rnd resume` takes. Everything is checked before anything is written."""
     index = read_index(folder)
-    name = name or str(index["name"])
+    name = name or index["name"]
     check_name(name)
-    files = split_files(index, join(folder, index))
+    paths = check_parts(folder, index)
     out.mkdir(parents=True, exist_ok=True)
+    total, free = sum(entry["bytes"] for entry in index["files"]), shutil.disk_usage(out).free
+    if total > free:
+        raise RunError(f"the run in {folder} needs {total:,} bytes, and {out} has {free:,}; make room, or choose --out")
     with temporary_folder(out) as temporary:
-        for file, data in files.items():
-            (temporary / file).parent.mkdir(parents=True, exist_ok=True)
-            write_new(temporary / file, data)
+        stream = Stream(data for path in paths for data in chunks(path))
+        for entry in index["files"]:
+            path = temporary / entry["name"]
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with replacing(path) as file:
+                file.writelines(stream.take(entry["bytes"]))
+            if digest(path) != (entry["bytes"], entry["sha256"]):
+                raise RunError(f"{entry['name']} in the parts of {folder} is altered: its hash differs")
         find_checkpoint(temporary)
         return RunFolder(claim(temporary, out, name, numbered=False))
 
 
 def read_index(folder: Path) -> dict[str, Any]:
-    try:
-        index: dict[str, Any] = json.loads((folder / INDEX).read_bytes())
-        version = index["format"]
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise UserError(f"{folder} holds no run in parts: {INDEX} cannot be read ({error})") from error
-    if version != PARTS_FORMAT:
-        raise UserError(f"{folder} has parts format {version}; this rnd reads format {PARTS_FORMAT}")
+    """The index, with nothing in it that was not checked."""
+    path = folder / INDEX
+    if not path.exists():
+        raise UserError(f"{folder} holds no run in parts: it has no {INDEX}")
+    with understood(path, "the index of a run in parts"):
+        index: dict[str, Any] = read_json(path)
+        if index["format"] != PARTS_FORMAT:
+            raise UserError(f"{folder} has parts format {index['format']}; this rnd reads format {PARTS_FORMAT}")
+        if not isinstance(index["name"], str):
+            raise TypeError("the name is no text")
+        for entry in (*index["files"], *index["parts"]):
+            if type(entry["bytes"]) is not int or entry["bytes"] < 0 or not isinstance(entry["sha256"], str):
+                raise TypeError(f"{entry!r:.80} has no size or hash")
+        if sum(entry["bytes"] for entry in index["files"]) != sum(part["bytes"] for part in index["parts"]):
+            raise ValueError("files and parts differ in size")
+        for entry in index["files"]:
+            if not ALLOWED.fullmatch(entry["name"]):
+                raise UserError(f"the parts hold {entry['name']!r:.80}, which is no file of a run; nothing was written")
+            limit = largest() if entry["name"].endswith((TENSORS, *FILES)) else SMALL
+            if entry["bytes"] > limit:
+                raise ValueError(f"{entry['name']} has {entry['bytes']:,} bytes, more than {limit:,}")
+        if len({entry["name"] for entry in index["files"]}) < len(index["files"]):
+            raise ValueError("a file is there twice")
     return index
 
 
-def join(folder: Path, index: dict[str, Any]) -> bytes:
-    chunks = []
-    for i, part in enumerate(index["parts"], 1):
-        path = folder / f"part-{i:04d}.bin"  # not the name that the index gives: it could point anywhere
-        data = path.read_bytes() if path.is_file() else b""
-        if len(data) != part["bytes"] or sha256(data) != part["sha256"]:
-            raise RunError(f"{path} is missing, cut off or altered; copy it again")
-        chunks.append(data)
-    return b"".join(chunks)
+def check_parts(folder: Path, index: dict[str, Any]) -> list[Path]:
+    """The parts; refused where one is not what the index says. Sizes are compared before anything is read."""
+    # Not the names that the index gives: they could point anywhere.
+    parts = {folder / f"part-{i:04d}.bin": part for i, part in enumerate(index["parts"], 1)}
+    wrong = [path for path, part in parts.items() if not path.is_file() or path.stat().st_size != part["bytes"]]
+    wrong = wrong or [path for path, part in parts.items() if digest(path)[1] != part["sha256"]]
+    if wrong:
+        raise RunError(f"{wrong[0]} is missing, cut off or altered; copy it again")
+    return [*parts]
 
 
-def split_files(index: dict[str, Any], stream: bytes) -> dict[str, bytes]:
-    files, at = {}, 0
-    for entry in index["files"]:
-        if not ALLOWED.fullmatch(entry["name"]):
-            raise UserError(f"the parts hold {entry['name']!r}, which is no file of a run; nothing was written")
-        data = stream[at : at + entry["bytes"]]
-        at += entry["bytes"]
-        if sha256(data) != entry["sha256"]:
-            raise RunError(f"{entry['name']} in the parts is altered: its hash differs")
-        files[entry["name"]] = data
-    return files
+class Stream:
+    """Chunks of bytes, cut anew: `take(size)` yields the next `size` bytes, or what is left of them."""
+
+    def __init__(self, chunks: Iterator[bytes]):
+        self._chunks, self._rest = chunks, b""
+
+    def take(self, size: int) -> Iterator[bytes]:
+        while size and (data := self._rest or next(self._chunks, b"")):
+            yield data[:size]
+            self._rest = data[size:]
+            size -= min(size, len(data))

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from rnd.record.files import write_atomically
+from rnd.record.files import replacing_by_name, write_atomically
 from rnd.record.progress import count
 from rnd.record.tables import csv_text
 from rnd.report.aggregate import Curve, align, interquartile, mean_and_error
@@ -127,8 +127,9 @@ def save(figure: Any, stem: Path, table: str) -> list[Path]:
     """Write a matplotlib figure and its numbers as STEM.png, .svg and .csv; returns the paths."""
     stem.parent.mkdir(parents=True, exist_ok=True)
     paths = [stem.with_name(stem.name + ending) for ending in (".png", ".svg", ".csv")]
-    figure.savefig(paths[0], dpi=130)
-    figure.savefig(paths[1], metadata={"Date": None})
+    with replacing_by_name(*paths[:2]) as (png, svg):
+        figure.savefig(png, dpi=130)
+        figure.savefig(svg, metadata={"Date": None})
     write_atomically(paths[2], table)
     return paths
 

@@ -22,3 +22,5 @@ class WatchOptions:
     """Steps per second of the video; default 30 for Atari, 10 elsewhere."""
     out: str | None = None
     """Where to write, without file ending; default: RUN/watch/episode, or runs/watch/NAME for a file or checkpoint."""
+    trust: bool = False
+    """Run the code that the agent names (module:attribute) without a question."""

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from rnd import __version__
-from rnd.record.files import write_atomically
+from rnd.record.files import make_folder, read_file, write_atomically
 from rnd.record.progress import Trend, count, duration
 from rnd.report.aggregate import align, mean_and_error, thin
 from rnd.report.chart import Seed, Series, colour_class, line_chart, number
@@ -75,7 +75,8 @@ def write_page(runs: Sequence[Run], path: Path, progress: Callable[[str], None] 
         date=f"{datetime.now(UTC):%Y-%m-%d %H:%M}",
         script=Html(script),
     )
-    path.parent.mkdir(parents=True, exist_ok=True)
+    for run in runs:
+        make_folder(path.parent, run.path)
     write_atomically(path, text)
 
 
@@ -291,14 +292,14 @@ def videos(runs: Sequence[Run]) -> Html:
         if path is None:
             continue
         strip = path.with_suffix(".png")
-        if path.stat().st_size > LARGEST_VIDEO:
-            body = markup("<p>The video is too large for a page: {}</p>", str(path))
-        else:
+        try:
             line = '<video controls muted playsinline preload="auto" src="{}"></video>'
-            body = markup(line, data_url(path.read_bytes(), "video/mp4"))
+            body = markup(line, data_url(read_file(path, LARGEST_VIDEO), "video/mp4"))
             if strip.exists():
                 line = '{}<img class="strip" alt="the bonus and the frames at its spikes" src="{}">'
-                body = markup(line, body, data_url(strip.read_bytes(), "image/png"))
+                body = markup(line, body, data_url(read_file(strip, LARGEST_VIDEO), "image/png"))
+        except OSError as error:
+            body = markup("<p>{} is not shown: {}</p>", str(error.filename), str(error.strerror))
         name = markup("<h4>{}</h4>", run.name) if len(runs) > 1 else ""
         shown.append(markup('<article class="card">{}{}</article>', name, body))
     body = markup('<div class="shows">{}</div>', shown) if shown else Html()

@@ -54,13 +54,13 @@ def breakable(name: str) -> Html:
 def origin(run: Run) -> Html:
     """Versions, commit and date as an HTML table, as far as run.json has them."""
     about = run.about
-    git, packages = (part if isinstance(part := about.get(name), dict) else {} for name in ("git", "packages"))
+    git, packages = (found if isinstance(found := about.get(name), dict) else {} for name in ("git", "packages"))
     commit = f"{git.get('commit')}{'' if git.get('clean') else ', with local changes'}" if git.get("commit") else None
     facts = {
         "rnd": about.get("rnd"),
         "commit": commit,
         "started": about.get("started"),
-        "resumed": len(about["resumed"]) if isinstance(about.get("resumed"), list) else None,
+        "resumed": len(resumed) if isinstance(resumed := about.get("resumed"), list) else None,
         "python": about.get("python"),
         "platform": about.get("platform"),
         **{name: packages[name] for name in packages if packages[name]},

@@ -18,6 +18,7 @@ from rnd.components import resolve
 from rnd.config import Config
 from rnd.errors import UserError
 from rnd.presets import changes
+from rnd.record.files import read_json
 from rnd.record.metrics import read_csv
 from rnd.record.progress import count
 
@@ -70,7 +71,8 @@ class Run:
     @property
     def video(self) -> Path | None:
         """The newest video that `rnd watch` wrote into the folder."""
-        videos = sorted(self.path.glob("watch/*.mp4"), key=lambda path: path.stat().st_mtime)
+        inside = [] if (self.path / "watch").is_symlink() else [*self.path.glob("watch/*.mp4")]
+        videos = sorted(inside, key=lambda path: path.lstat().st_mtime)
         return videos[-1] if videos else None
 
 
@@ -80,8 +82,11 @@ def read_run(path: Path) -> Run:
     run = Run(path)
     if data := _json(run, "config.json"):
         try:
-            run.config = resolve(Config.from_dict(data), import_all=False)
-        except (UserError, TypeError, AttributeError) as error:
+            config = Config.from_dict(data)
+            changes(config, "experiment")
+            if config.iterations > 0:
+                run.config = resolve(config, import_all=False)
+        except (UserError, ValueError, TypeError, AttributeError, LookupError, ArithmeticError) as error:
             run.warnings.append(f"config.json is not understood: {error}")
     run.about = _json(run, "run.json")
     run.metrics, run.timing = _columns(run, "metrics.csv"), _columns(run, "timing.csv")
@@ -213,13 +218,13 @@ def game_of(config: Config) -> str:
 
 def _json(run: Run, name: str) -> dict[str, Any]:
     try:
-        data = json.loads((run.path / name).read_text())
+        data = read_json(run.path / name)
         if isinstance(data, dict):
             return data
         run.warnings.append(f"{name} holds no fields")
     except FileNotFoundError:
         run.warnings.append(f"{name} is missing")
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         run.warnings.append(f"{name} cannot be read: {error}")
     return {}
 
@@ -238,8 +243,8 @@ def _places(run: Run) -> dict[int, tuple[int, int]]:
     if not path.exists():
         return {}
     try:
-        return {int(place): (int(first), int(times)) for place, (first, times) in json.loads(path.read_text()).items()}
-    except (OSError, ValueError, TypeError, AttributeError) as error:
+        return {int(place): (int(first), int(times)) for place, (first, times) in read_json(path).items()}
+    except (OSError, ValueError, TypeError, AttributeError, OverflowError, RecursionError) as error:
         run.warnings.append(f"rooms.json cannot be read: {error}")
         return {}
 

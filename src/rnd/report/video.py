@@ -86,17 +86,14 @@ class Overlay:
 
 
 class Mp4:
-    """Writes frames through ffmpeg: `with Mp4(path, fps) as video: video.write(frame)`."""
+    """Writes frames through ffmpeg to a private file: `with Mp4(path, fps) as video: video.write(frame)`."""
 
     def __init__(self, path: Path, fps: int):
         import imageio_ffmpeg
 
-        self.path = path
-        path.parent.mkdir(parents=True, exist_ok=True)
-        self._partial = path.with_name(f".{path.name}.part.mp4")
         source = f"-y -loglevel error -f rawvideo -pix_fmt rgb24 -s {WIDTH}x{HEIGHT} -r {fps} -i -"
         target = "-an -c:v libx264 -preset veryfast -crf 23 -pix_fmt yuv420p -movflags +faststart"
-        command = [imageio_ffmpeg.get_ffmpeg_exe(), *source.split(), *target.split(), str(self._partial)]
+        command = [imageio_ffmpeg.get_ffmpeg_exe(), *source.split(), *target.split(), str(path)]
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE)
 
     def __enter__(self) -> Mp4:
@@ -114,12 +111,8 @@ class Mp4:
         if not self._process.stdin.closed:
             self._process.stdin.close()
         errors, code = self._errors(), self._process.wait()
-        if kind is None and code == 0:
-            self._partial.replace(self.path)
-            return
-        self._partial.unlink(missing_ok=True)
-        if kind is None:
-            raise RunError(f"ffmpeg could not write {self.path}: {errors}")
+        if kind is None and code:
+            raise RunError(f"ffmpeg could not write the video: {errors}")
 
     def _errors(self) -> str:
         assert self._process.stderr is not None

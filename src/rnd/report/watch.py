@@ -15,6 +15,7 @@ from rich.console import Console
 from rnd.config import Config, check_ranges
 from rnd.errors import RunError
 from rnd.record.export import Agent, load_agent, unpacked_name
+from rnd.record.files import make_folder, replacing_by_name
 from rnd.record.progress import Phase
 from rnd.report.options import WatchOptions
 from rnd.report.play import PlayedEpisode, episode, play
@@ -29,7 +30,8 @@ def watch(path: Path, options: WatchOptions, console: Console, note: str = "") -
     check_ranges(options)
     stem = Path(options.out) if options.out else default_stem(path)
     video = stem.with_name(stem.name + ".mp4")
-    agent = load_agent(path, "cpu")
+    agent = load_agent(path, "cpu", options.trust)
+    make_folder(stem.parent, path)
     best = best_episode(agent, options, console)
     if not np.isfinite(best.bonus).any():
         raise RunError("the episode ended with its first step: there is no bonus to show; play more with --episodes")
@@ -68,7 +70,8 @@ def write_video(
     recent = ""
     replayed = play(agent, options.seed, best.number, screens=True)
     fps = options.fps or (30 if agent.config.env.id.startswith("ALE/") else 10)
-    with Mp4(path, fps) as video, Phase(console, "filming", len(best.steps)) as phase:
+    filming = Phase(console, "filming", len(best.steps))
+    with replacing_by_name(path) as (private,), Mp4(private, fps) as video, filming as phase:
         for index, (step, expected) in enumerate(zip(replayed, best.steps, strict=False)):
             if (step.bonus, step.reward) != (expected.bonus, expected.reward):
                 text = "the environment must be deterministic for a seed"

@@ -104,6 +104,36 @@ def test_wrong_states_are_refused_in_one_line() -> None:
         assert "\n" not in str(error.value)
 
 
+HEADER, SCREENS = 56, 2 * 210 * 160
+
+
+def with_checksum(saved: bytes, position: int, value: int) -> bytes:
+    """A saved state with one byte changed and the checksum made to fit, as whoever writes a file can."""
+    body = bytearray(saved[HEADER:])
+    body[position] = value
+    checksum = 0xCBF29CE484222325
+    for byte in body:
+        checksum = (checksum ^ byte) * 0x100000001B3 % 2**64
+    return saved[: HEADER - 8] + checksum.to_bytes(8, "little") + body
+
+
+def test_fields_out_of_range_are_refused() -> None:
+    """Bytes besides the screens as 255, one at a time. `newest`, the index of a screen, stands before the screens."""
+    rig = Rig("montezuma_revenge", 1)
+    saved = rig.batch.save(0)
+    fields = len(saved) - HEADER - SCREENS
+    refused = []
+    for position in [*range(0, fields, 10), *range(fields - 60, fields)]:
+        try:
+            rig.batch.load(0, with_checksum(saved, position, 255))
+        except ValueError as error:
+            refused.append(str(error))
+        for _ in range(3):
+            rig.step(np.zeros(1, np.int64))
+        rig.batch.load(0, saved)
+    assert "a damaged saved environment: its newest is out of range" in refused and len(set(refused)) > 3
+
+
 @pytest.mark.parametrize("threads", [2, 3])
 def test_threads_do_not_change_the_bytes(threads: int) -> None:
     one, many = Rig("pitfall", 7), Rig("pitfall", 7, threads=threads)

@@ -1,4 +1,4 @@
-"""The core under AddressSanitizer and UndefinedBehaviorSanitizer: the games, and ROMs of random bytes."""
+"""The core under AddressSanitizer and UndefinedBehaviorSanitizer: the games, random ROMs, and altered saved states."""
 
 from __future__ import annotations
 
@@ -44,3 +44,13 @@ def test_games(game, sanitize):
     done = subprocess.run([sanitize, frames, f"{game}={rom_path(game)}"], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-2000:]
     assert f"{game}: clean" in done.stdout
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("game", ["montezuma_revenge", "gravitar", "solaris", "freeway"])
+def test_altered_states(game, sanitize):
+    """One game per bank-switching scheme."""
+    command = [sanitize, "states", "2000", f"{game}={rom_path(game)}"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert f"{game}: clean" in done.stdout and " 0 of" not in done.stdout

@@ -70,6 +70,19 @@ bool run_frame(Environment& env, const Player& player, bool draw, u64& changed_r
 
 }  // namespace
 
+const char* field_out_of_range(const Environment& env, const Rom& rom) {
+    constexpr i32 kLargest = 1 << 30;  // one more step never overflows
+    if (const char* field = field_out_of_range(env.machine, static_cast<int>(rom.images.size() / kImageStride))) return field;
+    const Progress& progress = env.progress;
+    for (i32 value : {progress.score, progress.lives, progress.reward})
+        if (value < -kLargest || value > kLargest) return "score";
+    if (progress.game_over > 1) return "game_over";
+    if (env.episode_frames < 0 || env.episode_frames > kLargest) return "episode_frames";
+    if (env.executed >= kActions) return "executed";
+    if (env.newest > 1) return "newest";
+    return nullptr;
+}
+
 // The timer's noise at power-on comes from a generator that ale-py seeds with this constant; RAM took the first 128 numbers.
 u8 power_on_timer(u32 power_ons) {
     static std::mutex mutex;

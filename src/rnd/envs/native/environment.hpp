@@ -34,6 +34,9 @@ struct Environment {
 };
 static_assert(std::is_trivially_copyable_v<Environment>);
 
+// For environments that are loaded: the first field that is out of range, or null.
+const char* field_out_of_range(const Environment& env, const Rom& rom);
+
 // What the timer holds at the n-th power-on. Some games take their first random number from it.
 u8 power_on_timer(u32 power_ons);
 

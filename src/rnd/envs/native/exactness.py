@@ -1,6 +1,6 @@
 """The native core compared with ale-py, frame by frame, on every observable.
 
-    python -m rnd.envs.native.exactness [--games montezuma_revenge pitfall] [--frames 1000000] [--translate]
+    python -m rnd.envs.native.exactness [--games montezuma_revenge pitfall] [--frames 1000000] [--translate] [--json]
 
 RAM, reward, lives, game over and all 210 x 160 pixels of every frame must be equal, resets included. Some frames are
 played from states that random play would not reach: room numbers and scores are written into both RAMs.
@@ -189,12 +189,10 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=1, help="games compared at the same time")
     parser.add_argument("--simd", default="auto", help="auto, avx512, avx2 or portable")
     parser.add_argument("--translate", action="store_true", help="compare the games' translations")
-    parser.add_argument("--json", type=Path, help="where to write the results")
+    parser.add_argument("--json", action="store_true", help="print the results as JSON")
     args = parser.parse_args()
     results = run_exactness(args.games, args.frames, args.seed, args.jobs, args.simd, args.translate)
-    print(table(results))
-    if args.json:
-        args.json.write_text(json.dumps([asdict(r) for r in results], indent=2) + "\n")
+    print(json.dumps([asdict(r) for r in results], indent=2) if args.json else table(results))
     return 0 if all(r.exact for r in results) else 1
 
 

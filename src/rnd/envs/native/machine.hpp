@@ -97,4 +97,34 @@ struct Machine {
 };
 static_assert(std::is_trivially_copyable_v<Machine>);
 
+// For machines that are loaded: the first field that no frame leaves behind, or null. Every field that is used as an index, a
+// shift or a clock is here; `images` is the number of 4K images of the ROM. Registers and memory may hold anything.
+inline const char* field_out_of_range(const Machine& m, int images) {
+    constexpr i64 kLongest = i64{1} << 56;  // cycles
+    const Tia& tia = m.tia;
+    const Riot& riot = m.riot;
+    auto within = [](i64 value, i64 low, i64 high) { return value >= low && value <= high; };
+    if (!within(m.frame_cycle, 0, kLongest)) return "frame_cycle";
+    if (!within(m.cycle, 0, kCyclesPerLine - 1)) return "cycle";
+    const i64 now = m.frame_cycle + m.cycle;
+    if (!within(m.cartridge.image, 0, images - 1)) return "image";
+    for (u8 slice : m.cartridge.slice)
+        if (slice > 7) return "slice";
+    if (riot.timer_shift != 0 && riot.timer_shift != 3 && riot.timer_shift != 6 && riot.timer_shift != 10) return "timer_shift";
+    if (!within(riot.timer_zero, 0, now + (0xFF << 10))) return "timer_zero";
+    if (!within(riot.timer_offset, -1, now)) return "timer_offset";
+    if (!within(tia.line, 0, kMaxLines)) return "line";
+    if (!within(tia.clock, 0, kClocksPerLine - 1)) return "clock";
+    if (!within(tia.vsync_clock, -1, 3 * now + kClocksPerLine)) return "vsync_clock";
+    for (u8 position : tia.position)
+        if (position >= kScreenWidth) return "position";
+    if (tia.suppress[0] > 1 || tia.suppress[1] > 1) return "suppress";
+    if (tia.stale >> kObjects) return "stale";
+    if (tia.visible >> kObjects) return "visible";
+    const Cpu& cpu = m.cpu;
+    if (cpu.nz > 0x1FF) return "nz";
+    if (cpu.carry > 1 || cpu.overflow > 1 || cpu.decimal > 1 || cpu.interrupt > 1) return "flags";
+    return nullptr;
+}
+
 }  // namespace rnd::atari

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 import math
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -98,7 +99,8 @@ class GymEnv(Env):
         try:
             self.encode(obs, out[prefix + "obs"][i])
         except WrongObservationError as error:
-            before = max(len(self._actions(self.log)) - 1, 0)
+            size = self.log_type.itemsize * math.prod(self.spec.action.shape)
+            before = max(len(self.log) // size - 1, 0)
             raise RunError(f"{error}, at step {before} of its episode") from None
         if self.spec.has_cells:
             x, y = self.env.unwrapped.agent_pos

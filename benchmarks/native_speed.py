@@ -1,6 +1,6 @@
 """Speed of the native Atari core against ale-py's AtariVectorEnv: whole pipeline, same settings, one run.
 
-    python benchmarks/native_speed.py [--games pitfall solaris] [--rounds 5] [--envs 8] [--simd auto]
+    python benchmarks/native_speed.py [--games pitfall solaris] [--rounds 5] [--envs 8] [--simd auto] [--no-translate]
 
 Both have one thread and are measured in turns; the best round of each counts. Rates are in raw frames per second of
 processor time, so that other work on the machine does not enter; --wall uses elapsed time instead. The second table
@@ -18,14 +18,17 @@ from ale_py.vector_env import AtariVectorEnv
 
 from rnd.envs.native import AtariBatch, supported_games
 from rnd.envs.native.exactness import read_rom
+from rnd.envs.native.translation import TranslatedGame
 
 GAMES = ("montezuma_revenge", "gravitar", "pitfall", "private_eye", "solaris", "venture", "freeway")
 SKIP = 4
 
 
 class NativeRunner:
-    def __init__(self, game: str, envs: int, threads: int, simd: str) -> None:
+    def __init__(self, game: str, envs: int, threads: int, simd: str, translate: bool) -> None:
         self.batch = AtariBatch(read_rom(game), game, np.arange(envs, dtype=np.uint64), threads=threads, simd=simd)
+        if translate:
+            self.batch.translate(str(TranslatedGame(game, read_rom(game), self.batch.simd).make()))
         self.arrays = (
             np.zeros((envs, 84, 84), np.uint8),
             np.zeros(envs, np.float32),
@@ -75,6 +78,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--envs", type=int, default=8)
     parser.add_argument("--simd", default="auto")
+    parser.add_argument("--no-translate", dest="translate", action="store_false", help="the interpreter alone")
     parser.add_argument("--wall", action="store_true", help="elapsed time instead of processor time")
     args = parser.parse_args()
     clock = time.perf_counter if args.wall else time.process_time
@@ -82,7 +86,7 @@ def main() -> None:
 
     print("| game | native frames/s | AtariVectorEnv frames/s | ratio |\n| --- | ---: | ---: | ---: |")
     for game in args.games:
-        runner, vector = NativeRunner(game, args.envs, 1, args.simd), ale_vector_env(game, args.envs)
+        runner, vector = NativeRunner(game, args.envs, 1, args.simd, args.translate), ale_vector_env(game, args.envs)
         count = runner.batch.num_actions
         native, ale = 0.0, 0.0
         for _ in range(args.rounds):
@@ -92,7 +96,7 @@ def main() -> None:
 
     print("\n| game | one thread | two threads | ratio |\n| --- | ---: | ---: | ---: |")
     for game in args.games[:1]:
-        runners = [NativeRunner(game, 32, threads, args.simd) for threads in (1, 2)]
+        runners = [NativeRunner(game, 32, threads, args.simd, args.translate) for threads in (1, 2)]
         best = [0.0, 0.0]
         for _ in range(2 * args.rounds):
             for i, runner in enumerate(runners):

@@ -5,6 +5,7 @@ Legend: N environments.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -84,6 +85,9 @@ class NativeEnvs(VectorEnv):
         """Wait until a translation under way is loaded, or has failed. For measurements."""
         if self.translation is not None:
             self.translation.thread.join()
+            backend = self.spec.backend.partition(", translating")[0]
+            result = "translated" if self.translation.loaded else "not translated"
+            self.spec = replace(self.spec, backend=f"{backend}, {result}")
 
     def close(self) -> None:
         if self.translation is not None:

@@ -237,6 +237,7 @@ def test_a_compiler_that_fails_is_reported_in_one_line(
     with closing(NativeEnvs(config(), 1)) as env:
         assert env.spec.backend == "native core, 1 thread, translating freeway, once: about 20 s"
         env.finish_translation()
+        assert env.spec.backend == "native core, 1 thread, not translated"
     assert capfd.readouterr().err == (
         f"freeway is not translated: {program} failed: x.cpp: error: too hot; the interpreter plays\n"
     )
@@ -273,6 +274,7 @@ def test_a_run_changes_to_the_translation_when_it_is_ready(
             one, other = env.step(action), plain.step(action)
             assert (one.obs == other.obs).all() and (one.reward == other.reward).all(), t
         env.finish_translation()
+        assert env.spec.backend == "native core, 1 thread, translated"
     monkeypatch.setattr(TranslatedGame, "find", lambda _: freeway)
     with closing(NativeEnvs(config(frames=1_000), 1)) as env:
         assert env.spec.backend == "native core, 1 thread, translated"

@@ -199,13 +199,14 @@ class BackgroundTranslation:
     """Makes a game's entry in a thread, while the interpreter plays, and loads it into the batch."""
 
     def __init__(self, batch: AtariBatch, game: TranslatedGame):
-        self.stopped = False
+        self.stopped = self.loaded = False
         self.thread = threading.Thread(target=self._run, args=(batch, game), daemon=True)
         self.thread.start()
 
     def _run(self, batch: AtariBatch, game: TranslatedGame) -> None:
         try:
             batch.translate(str(game.make(lambda: self.stopped)))
+            self.loaded = True
         except (NotTranslatedError, OSError, ValueError) as error:
             if not self.stopped:
                 print(f"{game.game} is not translated: {error}; the interpreter plays", file=sys.stderr)

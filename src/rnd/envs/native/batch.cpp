@@ -339,7 +339,7 @@ void Batch::load(int i, const u8* data, std::size_t size) {
     // The checksum is no proof: whoever writes a file can make it fit.
     const auto loaded = std::make_unique<Environment>();
     std::memcpy(static_cast<void*>(loaded.get()), data + sizeof header, sizeof(Environment));
-    if (const char* field = field_out_of_range(*loaded, rom_))
+    if (const char* field = field_out_of_range(*loaded, player_.rom))
         throw std::invalid_argument(std::string("a damaged saved environment: its ") + field + " is out of range");
     std::memcpy(static_cast<void*>(&environments_[i]), loaded.get(), sizeof(Environment));
     observed_[i].changed_rows = kAllGroups;

@@ -1,4 +1,4 @@
-"""How the program prints: text as it is, on streams that never stop a run. Worker processes import this: nothing heavy."""
+"""How the program prints: text as it is, on streams that never stop a run. Worker processes import this: no rich."""
 
 from __future__ import annotations
 
@@ -50,7 +50,9 @@ class QuietStream:
         os.dup2(null, self._stream.fileno())
         os.close(null)
         if error.errno not in (errno.EPIPE, errno.EIO):  # nobody reads it any more: a closed pipe or terminal
-            write_error(f"rnd: standard output fails ({error.strerror}): nothing more is printed, the command continues")
+            write_error(
+                f"rnd: standard output fails ({error.strerror}): nothing more is printed, the command continues"
+            )
 
 
 def protect_output() -> None:

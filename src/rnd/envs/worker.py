@@ -118,7 +118,9 @@ def main(socket: int, lifeline: int, commands: int, replies: int) -> None:
             pass
         except FAULTS as error:
             line, trace = describe_error(error)
-            connection.send_bytes(FAILED + json.dumps({"who": f"environment {worker.current}", "line": line, "trace": trace}).encode())
+            connection.send_bytes(
+                FAILED + json.dumps({"who": f"environment {worker.current}", "line": line, "trace": trace}).encode()
+            )
         for env in worker.envs.values():
             env.close()
 

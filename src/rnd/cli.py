@@ -45,6 +45,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         traces = [] if error.reported else getattr(error, "__notes__", [])  # of the user's own code
         print(*traces, sep="\n", end="\n" * len(traces), file=sys.stderr)
         fail(str(error), 2 if isinstance(error, UserError) else 1, error.reported)
+    except OSError as error:  # a path that cannot be read or written, where no better message was found
+        fail(f"{error.filename or 'a file'}: {error.strerror or error}", 1)
     except InterruptedRunError as stop:
         fail(str(stop), stop.code, reported=rank() > 0)
     except OSError as error:  # a path that cannot be read or written, a full disk

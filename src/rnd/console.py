@@ -1,4 +1,4 @@
-"""How the program prints: text as it is, on streams that never stop a run. Worker processes import this: nothing heavy."""
+"""How the program prints: text as it is, on streams that never stop a run. Worker processes import this: no rich."""
 
 from __future__ import annotations
 

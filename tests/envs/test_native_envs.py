@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import json
 import types
 from contextlib import closing
+from dataclasses import replace
 
 import numpy as np
 import pytest
+from rich.console import Console
 
-from rnd import envs
-from rnd.config import Config, EnvConfig
+from rnd import envs, run
+from rnd.config import BonusOptions, Config, EnvConfig
 from rnd.envs.ale_env import AleEnv
 from rnd.envs.native_envs import NativeEnvs, why_not
 from rnd.envs.spec import buffer_layout
 from rnd.errors import UserError
 from rnd.presets import ATARI_GAMES
+from rnd.record.metrics import read_csv
 
 MONTEZUMA = ATARI_GAMES["montezuma"]
 
@@ -103,6 +107,25 @@ def test_the_native_backend_gives_the_steps_of_ale(stand_in):
             ale.load_state_dict(state)
         with pytest.raises(UserError, match=r"were not saved by native core, 1 thread"):
             native.load_state_dict(ale.state_dict())
+
+
+def test_a_run_continues_on_the_backend_that_saved_it(stand_in, tmp_path):
+    """`auto` would choose another one after the native core was built, or is gone."""
+    small = replace(config(num_envs=4), rollout_steps=4, frames=64, device="cpu", out=str(tmp_path), writers="none")
+    small = replace(small, bonus_options=BonusOptions(features=8, random_steps=1))
+    quiet = Console(quiet=True)
+    stand_in.available = lambda: False
+    run.start(replace(small, name="ale"), quiet)
+    stand_in.available = lambda: True
+    run.start(replace(small, name="native"), quiet)
+    run.resume(tmp_path / "ale", quiet, 128)
+    assert read_csv(tmp_path / "ale" / "metrics.csv")["iteration"] == [1, 2]
+    assert json.loads((tmp_path / "ale" / "config.json").read_text())["env"]["backend"] == "auto"
+    stand_in.available = lambda: False
+    with pytest.raises(UserError, match=r"saved by the native core, which cannot run here: it is switched off; ale-py"):
+        run.resume(tmp_path / "native", quiet, 128)
+    stand_in.available = lambda: True
+    run.resume(tmp_path / "native", quiet, 128)
 
 
 def test_the_spec_names_the_chosen_backend_and_why(stand_in):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from operator import index
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -72,8 +72,12 @@ def checked(obs: Any, shape: tuple[int, ...], kinds: str) -> np.ndarray:
     return array
 
 
-Part = tuple[np.ndarray, np.ndarray, Encoder]
-"""A part of an observation as a vector: lower bounds, upper bounds, and the function that writes it."""
+class Part(NamedTuple):
+    """A part of an observation as a vector: its bounds, and the function that writes it."""
+
+    low: np.ndarray
+    high: np.ndarray
+    write: Encoder
 
 
 def make_part(space: Any, env_id: str) -> Part:
@@ -113,7 +117,7 @@ def numbers(shape: tuple[int, ...], dtype: Any, low: np.ndarray, high: np.ndarra
     def write(obs: Any, out: np.ndarray) -> None:
         out[:] = checked(obs, shape, kinds).reshape(-1)
 
-    return low - slack, high + slack, write
+    return Part(low - slack, high + slack, write)
 
 
 def discrete(choices: int, first: int) -> Part:
@@ -129,7 +133,7 @@ def discrete(choices: int, first: int) -> Part:
         out[:] = 0
         out[chosen] = 1
 
-    return *unbounded(choices), write
+    return Part(*unbounded(choices), write)
 
 
 def one_hot(choices: np.ndarray, first: np.ndarray) -> Part:
@@ -144,7 +148,7 @@ def one_hot(choices: np.ndarray, first: np.ndarray) -> Part:
         out[:] = 0
         out[ones + values.reshape(-1)] = 1
 
-    return *unbounded(size), write
+    return Part(*unbounded(size), write)
 
 
 def unbounded(size: int) -> tuple[np.ndarray, np.ndarray]:
@@ -154,9 +158,15 @@ def unbounded(size: int) -> tuple[np.ndarray, np.ndarray]:
 
 def concatenated(parts: dict[Any, Part]) -> Part:
     """Parts by name or position, one after the other."""
-    lows, highs = ([np.zeros(0), *(part[k] for part in parts.values())] for k in (0, 1))
-    ends = np.cumsum([len(low) for low in lows]).tolist()
-    slices = [(name, part[2], slice(*ends[k : k + 2])) for k, (name, part) in enumerate(parts.items()) if len(part[0])]
+    none = np.zeros(0)
+    low = np.concatenate([none, *(part.low for part in parts.values())])
+    high = np.concatenate([none, *(part.high for part in parts.values())])
+    ends = np.cumsum([len(part.low) for part in parts.values()], dtype=int).tolist()
+    slices = [
+        (name, part.write, slice(end - len(part.low), end))
+        for (name, part), end in zip(parts.items(), ends, strict=True)
+        if len(part.low)
+    ]
 
     def write(obs: Any, out: np.ndarray) -> None:
         for name, write_part, rows in slices:
@@ -166,4 +176,4 @@ def concatenated(parts: dict[Any, Part]) -> Part:
                 raise WrongObservationError(f"its observation has no part {name!r}") from None
             write_part(part, out[rows])
 
-    return np.concatenate(lows), np.concatenate(highs), write
+    return Part(low, high, write)

@@ -15,10 +15,9 @@ INTERRUPTED = 130
 PREEMPTED = 75
 """Exit code after the others: EX_TEMPFAIL of sysexits.h. The run is saved; a scheduler may start `rnd resume`."""
 
-CODES: dict[int, int] = {signal.SIGINT: INTERRUPTED} | dict.fromkeys(
-    (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1), PREEMPTED
-)
+SAVING = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1)
 """SIGHUP: the terminal or ssh session was closed. SIGUSR1: what a cluster may send before the time limit."""
+CODES: dict[int, int] = {signal.SIGINT: INTERRUPTED, **dict.fromkeys(SAVING, PREEMPTED)}
 
 
 class Interrupts:

@@ -24,6 +24,9 @@ from rnd.record.metrics import read_csv
 
 Columns = dict[str, np.ndarray]
 
+LARGEST = 2**53
+"""Of the numbers in rooms.json."""
+
 PLAIN = ("env.id", "bonus", "policy")
 """Fields whose values need no name in a label."""
 
@@ -182,7 +185,10 @@ def _places(run: Run) -> dict[int, tuple[int, int]]:
     if not path.exists():
         return {}
     try:
-        return {int(place): (int(first), int(times)) for place, (first, times) in read_json(path).items()}
+        found = {int(place): (int(first), int(times)) for place, (first, times) in read_json(path).items()}
+        if not all(0 <= number < LARGEST for place, visit in found.items() for number in (place, *visit)):
+            raise ValueError(f"it has numbers that are not between 0 and {LARGEST:,}")
+        return found
     except (OSError, ValueError, TypeError, AttributeError, OverflowError, RecursionError) as error:
         run.warnings.append(f"rooms.json cannot be read: {error}")
         return {}
@@ -190,7 +196,7 @@ def _places(run: Run) -> dict[int, tuple[int, int]]:
 
 def _check_progress(run: Run) -> None:
     """Warn about a run without metrics and about an unfinished run."""
-    if not run.iterations:
+    if math.isnan(run.last("iteration")):
         run.warnings.append("no metrics yet: the run has not ended its first rollout")
     elif run.config and not run.finished:
         seconds = max(0.0, time.time() - (run.path / "metrics.csv").stat().st_mtime)

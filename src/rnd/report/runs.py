@@ -25,7 +25,7 @@ from rnd.record.metrics import read_csv
 Columns = dict[str, np.ndarray]
 
 LARGEST = 2**53
-"""Of the numbers in rooms.json."""
+"""Of the numbers in tables and maps: larger ones, and infinities, are damage."""
 
 PLAIN = ("env.id", "bonus", "policy")
 """Fields whose values need no name in a label."""
@@ -177,7 +177,14 @@ def _columns(run: Run, name: str) -> Columns:
     except (OSError, ValueError) as error:
         run.warnings.append(f"{name} cannot be read: {error}")
         return {}
-    return {column: np.asarray(values, np.float64) for column, values in columns.items()}
+    found = {column: np.asarray(values, np.float64) for column, values in columns.items()}
+    absurd = [column for column, values in found.items() if (np.abs(values) > LARGEST).any()]
+    for column in absurd:
+        found[column][np.abs(found[column]) > LARGEST] = np.nan
+    if absurd:
+        run.warnings.append(f"{name} has numbers that cannot be drawn, in {', '.join(absurd)}")
+    whole = np.isfinite(found.get("frames", np.empty(0)))  # a row without its frames has no place on an axis
+    return {column: values[whole] for column, values in found.items()} if len(whole) else found
 
 
 def _places(run: Run) -> dict[int, tuple[int, int]]:

@@ -23,7 +23,7 @@ from rnd.errors import InterruptedRunError, RunError
 from rnd.graphs import WARM_UP, uses_graphs
 from rnd.ppo import NonFiniteLossError
 from rnd.record import checkpoint, trust
-from rnd.record.about import check_fits, check_types, damaged_files, misfit
+from rnd.record.about import check_fits, check_number, check_types, damaged_files, misfit
 from rnd.record.checkpoint import Checkpoint
 from rnd.record.files import name_aside, read_json, understood
 from rnd.record.folder import FILES, RunFolder
@@ -162,6 +162,7 @@ def inspect(folder: RunFolder, saved: Checkpoint | None, console: Console) -> di
     if saved and about:
         with understood(saved.path, "a checkpoint of a run"):
             check_types(about)
+            check_number(saved.state, folder.config())
             before, now = Config.from_dict(about["config"]).flat(), folder.config().flat()
         names = [name for name in now if name not in ("env.num_envs", "env.first", "ranks")]  # torchrun's
         changed = [f"{name} {before.get(name)} -> {now[name]}" for name in names if before.get(name) != now[name]]

@@ -116,7 +116,7 @@ def test_newer_format_is_refused(broken):
     ("change", "message"),
     [
         ({"env": {"id": "Acrobot-v1"}}, r"game CartPole-v1 instead of Acrobot-v1.*observation vector \[4\]"),
-        ({"env": {"num_envs": 8}}, "number of environments 4 instead of 8"),
+        ({"env": {"num_envs": 8}}, "4 environments instead of 8"),
         ({"policy": "gru"}, "policy mlp instead of gru"),
         ({"policy_options": WidthOptions(32)}, "policy width 16 instead of 32"),
         ({"bonus": "none"}, "bonus rnd instead of none"),

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from fault_helpers import FLAGS, FRAMES, Rnd, fingerprint, iterations, resume, small, start, tensorboard_steps
 
-from rnd.record import checkpoint
+from rnd.record import checkpoint, tensorboard
 
 LONG_ENOUGH = str(10**6 * FRAMES)
 EVERY = 2
@@ -114,10 +114,23 @@ def arm(moment: str, monkeypatch) -> None:
         monkeypatch.setattr(checkpoint, "write_new", write_half)
 
 
-def test_a_run_that_goes_on_within_the_same_second(tmp_path, monkeypatch):
-    """TensorBoard's files of one second are sorted by the process: a resumed run may have the smaller number."""
-    monkeypatch.setattr(os, "getpid", lambda: 20)
+class Clock(tensorboard.datetime):
+    """The wall clock of the writer of event files, set by hand."""
+
+    seconds = 1.9e9
+
+    @classmethod
+    def now(cls, zone=None):
+        return cls.fromtimestamp(cls.seconds, zone)
+
+
+@pytest.mark.parametrize("later", [0, -3600, -(10**8)])
+def test_tensorboard_shows_all_rows_after_the_clock_was_set_back(later, tmp_path, monkeypatch):
+    """TensorBoard reads its files in the order of their names, which begin with the time."""
+    monkeypatch.setattr(tensorboard, "datetime", Clock)
+    monkeypatch.setattr(Clock, "seconds", 1.9e9)
     path = start(small(iterations=2), tmp_path)
-    monkeypatch.setattr(os, "getpid", lambda: 10)
-    resume(path, 4)
-    assert tensorboard_steps(path) == [FRAMES * i for i in range(1, 5)]
+    for length in (4, 6):
+        monkeypatch.setattr(Clock, "seconds", Clock.seconds + later)
+        resume(path, length)
+    assert tensorboard_steps(path) == [FRAMES * i for i in range(1, 7)]

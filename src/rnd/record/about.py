@@ -81,6 +81,13 @@ def check_types(about: dict[str, Any]) -> None:
     spec_from_dict(Config.from_dict(about["config"]).env.id, about["spec"])
 
 
+def check_number(state: dict[str, Any], config: Config) -> None:
+    """Refuse a state of another number of environments, before those are made."""
+    saved = sum(len(part["env"]["returns"]) for part in (state, *state.get("other_ranks", [])))
+    if saved != config.all_envs:
+        raise UserError(f"this checkpoint belongs to another run: {saved} environments instead of {config.all_envs}")
+
+
 def misfit(config: Config, spec: EnvSpec, state: dict[str, Any]) -> str | None:
     """How the saved networks differ from those that the config describes, or None. Takes no memory for them: a small
     file can describe networks that are larger than any machine. The user's own classes are not looked at."""

@@ -211,7 +211,7 @@ def found(root: Path) -> list[Path]:
 def newest(root: Path) -> tuple[Checkpoint | None, list[str]]:
     """The newest checkpoint that is whole, and what is wrong with the ones after it."""
     if root.is_symlink():
-        raise UserError(f"{root} is a symbolic link, to {root.resolve()}, and is not followed; move the folder itself")
+        raise UserError(f"{root} is a symbolic link, to {root.readlink()}, and is not followed; move the folder itself")
     problems: list[str] = []
     paths = found(root)
     while paths:

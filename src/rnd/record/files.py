@@ -88,7 +88,7 @@ def make_folder(path: Path, inside: Path) -> None:
         if folder == root:
             break
         if folder.is_symlink():
-            raise UserError(f"{folder} is a symbolic link, to {folder.resolve()}; nothing is written there: remove it")
+            raise UserError(f"{folder} is a symbolic link, to {folder.readlink()}; nothing is written there: remove it")
     path.mkdir(parents=True, exist_ok=True)
 
 

@@ -58,14 +58,15 @@ class RunFolder:
     def open(path: Path) -> RunFolder:
         """An existing run folder, to write into: refuses links to outside."""
         if path.is_symlink():
-            raise UserError(f"{path} is a symbolic link; name the run folder itself: {path.resolve()}")
+            raise UserError(f"{path} is a symbolic link; name the run folder itself: {os.path.realpath(path)}")
         if not (path / "config.json").is_file():
             raise UserError(f"{path} is not a run folder: it has no config.json")
         inside = path.resolve()
         for parent, folders, files in os.walk(inside):
             for entry in (Path(parent, name) for name in (*folders, *files)):
-                if entry.is_symlink() and not entry.resolve().is_relative_to(inside):
-                    raise UserError(f"{entry} points outside the run folder, to {entry.resolve()}; remove this link")
+                target = Path(os.path.realpath(entry)) if entry.is_symlink() else inside  # resolve() fails on loops
+                if not target.is_relative_to(inside):
+                    raise UserError(f"{entry} points outside the run folder, to {target}; remove this link")
         for name in (*JSON, *FILES, *FOLDERS, "lock"):
             entry = path / name
             mode = entry.lstat().st_mode if os.path.lexists(entry) else 0

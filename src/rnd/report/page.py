@@ -207,7 +207,7 @@ def facts(group: Group) -> list[tuple[str, str]]:
     if speeds:
         found.append(("frames/s", count(float(np.median(np.concatenate(speeds))))))
         seconds = [float(np.nansum(run.timing["seconds"])) for run in group.runs if "seconds" in run.timing]
-        found.append(("training time", duration(max(seconds))))
+        found += [("training time", duration(max(seconds)))] if seconds else []
     return [*found, *(Trend(group.runs[0].metrics).texts() if len(group.runs) == 1 else [])]
 
 

@@ -24,6 +24,9 @@ from rnd.record.progress import count
 
 Columns = dict[str, np.ndarray]
 
+LARGEST = 2**53
+"""Of the numbers in tables and maps: larger ones, and infinities, are damage."""
+
 PLAIN = ("bonus", "policy")
 """Fields whose values need no name in a label."""
 LABEL_FIELDS = 4
@@ -235,7 +238,14 @@ def _columns(run: Run, name: str) -> Columns:
     except (OSError, ValueError) as error:
         run.warnings.append(f"{name} cannot be read: {error}")
         return {}
-    return {column: np.asarray(values, np.float64) for column, values in columns.items()}
+    found = {column: np.asarray(values, np.float64) for column, values in columns.items()}
+    absurd = [column for column, values in found.items() if (np.abs(values) > LARGEST).any()]
+    for column in absurd:
+        found[column][np.abs(found[column]) > LARGEST] = np.nan
+    if absurd:
+        run.warnings.append(f"{name} has numbers that cannot be drawn, in {', '.join(absurd)}")
+    whole = np.isfinite(found.get("frames", np.empty(0)))  # a row without its frames has no place on an axis
+    return {column: values[whole] for column, values in found.items()} if len(whole) else found
 
 
 def _places(run: Run) -> dict[int, tuple[int, int]]:
@@ -243,7 +253,10 @@ def _places(run: Run) -> dict[int, tuple[int, int]]:
     if not path.exists():
         return {}
     try:
-        return {int(place): (int(first), int(times)) for place, (first, times) in read_json(path).items()}
+        found = {int(place): (int(first), int(times)) for place, (first, times) in read_json(path).items()}
+        if not all(0 <= number < LARGEST for place, visit in found.items() for number in (place, *visit)):
+            raise ValueError(f"it has numbers that are not between 0 and {LARGEST:,}")
+        return found
     except (OSError, ValueError, TypeError, AttributeError, OverflowError, RecursionError) as error:
         run.warnings.append(f"rooms.json cannot be read: {error}")
         return {}

@@ -14,7 +14,10 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar, get_type_hints
 
 from rnd import __version__
+from rnd.config import check_ranges
+from rnd.console import protect_output
 from rnd.errors import InterruptedRunError, RunError, UserError, nearest
+from rnd.launch import launched
 
 COMMANDS = {
     "train": ("rnd.commands.train", "train an agent: rnd train [GAME] [flags]"),
@@ -34,15 +37,14 @@ T = TypeVar("T")
 def main(arguments: Sequence[str] | None = None) -> None:
     """Entry point of the `rnd` command."""
     arguments = list(sys.argv[1:] if arguments is None else arguments)
+    protect_output()
     share_cores()
     try:
         sys.exit(dispatch(arguments))
-    except UserError as error:
-        fail(str(error), 2, error.reported)
-    except RunError as error:
-        for note in getattr(error, "__notes__", []):  # the traceback of an environment
-            print(note, file=sys.stderr)
-        fail(str(error), 1, error.reported)
+    except (UserError, RunError) as error:
+        traces = [] if error.reported else getattr(error, "__notes__", [])  # of the user's own code
+        print(*traces, sep="\n", end="\n" * len(traces), file=sys.stderr)
+        fail(str(error), 2 if isinstance(error, UserError) else 1, error.reported)
     except InterruptedRunError as stop:
         fail(str(stop), stop.code, reported=rank() > 0)
     except KeyboardInterrupt:
@@ -104,7 +106,9 @@ def fail(message: str, code: int, reported: bool = False) -> None:
 
 def rank() -> int:
     """This process's rank under torchrun."""
-    return int(os.environ.get("RANK", "0"))
+    with contextlib.suppress(UserError):
+        return launched().rank
+    return 0
 
 
 def parse(cls: type[T], arguments: list[str], *, prog: str, description: str, default: T | None = None) -> T:
@@ -117,6 +121,7 @@ def parse(cls: type[T], arguments: list[str], *, prog: str, description: str, de
     try:
         with contextlib.redirect_stderr(errors):
             result: T = tyro.cli(cls, args=arguments, prog=prog, description=description, **options)
+            check_ranges(result)
             return result
     except SystemExit as stop:
         if stop.code in (0, None):
@@ -124,7 +129,7 @@ def parse(cls: type[T], arguments: list[str], *, prog: str, description: str, de
         raise UserError(one_line(errors.getvalue())) from None
 
 
-def positional(cls: Any, arguments: list[str], missing: str | None = None) -> str:
+def positional(cls: Any, arguments: list[str], missing: str = "") -> str:
     """Remove and return the one argument that is no flag. Without one: an error with the text `missing`, or "" where
     there is no such text or `--help` is given."""
     found = positionals(cls, arguments)
@@ -140,6 +145,8 @@ def positionals(cls: Any, arguments: list[str]) -> list[str]:
     switches, found, rest = {"-h", "--help", *flags(cls, switches=True)}, [], []
     waiting = iter(arguments)
     for argument in waiting:
+        if not argument:
+            raise UserError("an argument is empty; leave it out, or name what it should be")
         if not argument.startswith("-"):
             found.append(argument)
             continue

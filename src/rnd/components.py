@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import importlib
 import sys
+import traceback
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -68,12 +69,22 @@ class Registry(Generic[C]):
 def import_object(name: str, what: str) -> Any:
     """The object that `module:attribute` names; modules in the working directory are found, as by `python -m`."""
     module, _, attribute = name.partition(":")
+    if not all(part.isidentifier() for part in (*module.split("."), attribute)):
+        raise UserError(f"cannot load the {what} {name}: it is not of the form module:name")
     if str(Path.cwd()) not in sys.path:
         sys.path.insert(0, str(Path.cwd()))
     try:
-        return getattr(importlib.import_module(module), attribute)
-    except (ImportError, AttributeError, ValueError) as error:
+        found = importlib.import_module(module)
+    except ImportError as error:
         raise UserError(f"cannot load the {what} {name}: {error}") from error
+    except (Exception, SystemExit) as error:  # of the user's own code: the traceback says where
+        wrong = UserError(f"cannot load the {what} {name}: its module raised {type(error).__name__}: {error}")
+        wrong.add_note("".join(traceback.format_exception(error)).rstrip())
+        raise wrong from error
+    if not hasattr(found, attribute):
+        choices = nearest(attribute, dir(found))
+        raise UserError(f"cannot load the {what} {name}: its module has no attribute {attribute!r}; {choices}")
+    return getattr(found, attribute)
 
 
 BONUSES: Registry[Any] = Registry(

@@ -11,11 +11,52 @@ import functools
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Annotated, Any, Literal, get_args, get_type_hints
 
 from rnd.errors import UserError, nearest
 
 DEVICES = ("auto", "cpu", "cuda")
+
+
+@dataclass(frozen=True)
+class Range:
+    """The values that a number may have, as an annotation of its type. `above`: `low` itself is not one of them."""
+
+    low: float
+    high: float
+    above: bool = False
+
+    def check(self, flag: str, value: float, default: Any) -> None:
+        """Refuse a value outside, NaN included, in one line that names the flag."""
+        if self.low <= value <= self.high and not (self.above and value == self.low):
+            return
+        hint = "leave it out" if default in (None, dataclasses.MISSING) else f"the default is {default}"
+        if (self.low, self.high) == (0, 1):
+            near = min(max(value, 0), 1) if value == value else 1
+            must, hint = "between 0 and 1", f"nearest: {near}"
+        elif value > self.high:
+            must = f"at most {self.high}"
+        else:
+            must = f"greater than {self.low:g}" if self.above else f"{self.low:g} or more"
+        text = str(value)
+        shown = text if len(text) <= 30 else f"a number of {len(text)} digits"
+        raise UserError(f"{flag} must be {must}, not {shown}; {hint}")
+
+
+LARGEST, LARGEST_INT = 1e30, 2**31 - 1
+"""A product of a few such numbers is still a float32, and an emulator counts in 32 bits."""
+ANY_FLOAT, ANY_INT = Range(-LARGEST, LARGEST), Range(-(2**63), 2**63 - 1)
+"""Of numbers whose type says no more."""
+
+PositiveFloat = Annotated[float, Range(0, LARGEST, above=True)]
+NonNegativeFloat = Annotated[float, Range(0, LARGEST)]
+Fraction = Annotated[float, Range(0, 1)]
+PositiveInt = Annotated[int, Range(0, LARGEST_INT, above=True)]
+NonNegativeInt = Annotated[int, Range(0, LARGEST_INT)]
+Frames = Annotated[int, Range(0, 10**15, above=True)]
+Threads = Annotated[int, Range(0, 1024, above=True)]
+Width = Annotated[int, Range(0, 2**16, above=True)]
+Seed = Annotated[int, Range(0, 2**64 - 1)]
 
 
 def place_field(default: Any) -> Any:
@@ -39,22 +80,22 @@ class EnvConfig:
 
     id: str = state_field("ALE/MontezumaRevenge-v5", "game")
     """Atari game, Gymnasium id, or Python factory `module:function`."""
-    num_envs: int = state_field(128, "number of environments")
+    num_envs: PositiveInt = state_field(128, "number of environments")
     """Environments stepped together (N); with several ranks, those of each."""
-    workers: int | None = place_field(None)
+    workers: Annotated[int, Range(0, 1024)] | None = place_field(None)
     """Worker processes or emulator threads; default: all cores for Atari (one less for the native core beside
     a GPU), none (in this process) otherwise."""
     backend: Literal["auto", "native", "ale"] = place_field("auto")
     """Atari emulator: the native core where it is proven exact, or ale-py in worker processes."""
-    frame_skip: int = state_field(4, "frame skip")
+    frame_skip: PositiveInt = state_field(4, "frame skip")
     """Raw frames per agent step (Atari; 1 elsewhere)."""
-    sticky: float = 0.25
+    sticky: Fraction = 0.25
     """Probability that a raw frame repeats the last executed action (Atari)."""
-    max_episode_frames: int = 18_000
+    max_episode_frames: PositiveInt = 18_000
     """Raw frames after which an Atari episode ends."""
-    timeout: float = place_field(60.0)
+    timeout: PositiveFloat = place_field(60.0)
     """Seconds after which an environment worker that does not answer is reported as hanging."""
-    first: int = place_field(0)
+    first: NonNegativeInt = place_field(0)
     """Number of the first environment, from which its seed follows; under torchrun rank x N."""
 
 
@@ -76,20 +117,16 @@ class Options:
 class BonusOptions(Options):
     """The intrinsic reward: what all bonuses have. A bonus adds its own options by a subclass."""
 
-    features: int = state_field(512, "bonus features")
+    features: Width = state_field(512, "bonus features")
     """Outputs of the target and the predictor (k)."""
-    hidden: int = state_field(256, "bonus width")
+    hidden: Width = state_field(256, "bonus width")
     """Width of the hidden layers for vector observations."""
-    keep: float | None = None
+    keep: Fraction | None = None
     """Share of the samples that train the predictor; default 32/N, so that its batch stays that of 32 environments."""
-    clip: float = 5.0
+    clip: PositiveFloat = 5.0
     """Whitened observations are clipped to [-clip, clip]."""
-    random_steps: int = 6_400
+    random_steps: NonNegativeInt = 6_400
     """Steps of a random agent in every environment that initialise the observation statistics."""
-
-    def validate(self) -> None:
-        positive(self, "features", "hidden", "clip", prefix="bonus-options.")
-        _not_negative(self, "random_steps", prefix="bonus-options.")
 
 
 @dataclass(frozen=True)
@@ -106,11 +143,11 @@ class WriterOptions(Options):
 class CheckpointConfig:
     """When checkpoints are written, and how many are kept."""
 
-    every_minutes: float = recording_field(10.0)
+    every_minutes: NonNegativeFloat = recording_field(10.0)
     """Minutes between checkpoints; 0: not by time."""
-    every_iterations: int = recording_field(0)
+    every_iterations: NonNegativeInt = recording_field(0)
     """Iterations between checkpoints; 0: by time only."""
-    keep_last: int = recording_field(2)
+    keep_last: PositiveInt = recording_field(2)
     """Newest checkpoints that are kept, beside the best one."""
 
 
@@ -129,32 +166,32 @@ class Config:
     policy: str = state_field("cnn", "policy")
     """Policy network: cnn, gru, mlp, or your own `module:Class`."""
 
-    frames: int = 1_966_080_000
+    frames: Frames = 1_966_080_000
     """Environment frames of the whole run: 30,000 rollouts of 128 x 128 steps x 4 frames."""
-    rollout_steps: int = state_field(128, "rollout")
+    rollout_steps: PositiveInt = state_field(128, "rollout")
     """Steps per rollout in every environment (T)."""
-    epochs: int = 4
+    epochs: PositiveInt = 4
     """Passes over a rollout."""
-    minibatches: int = 4
+    minibatches: PositiveInt = 4
     """Minibatches per epoch; each is N / minibatches whole environments."""
 
-    lr: float = 1e-4
+    lr: PositiveFloat = 1e-4
     """Adam's learning rate."""
-    gamma_ext: float = 0.999
+    gamma_ext: Fraction = 0.999
     """Discount of the extrinsic stream."""
-    gamma_int: float = 0.99
+    gamma_int: Fraction = 0.99
     """Discount of the intrinsic stream."""
-    gae_lambda: float = 0.95
+    gae_lambda: Fraction = 0.95
     """Lambda of generalised advantage estimation, both streams."""
-    ext_coef: float = 2.0
+    ext_coef: NonNegativeFloat = 2.0
     """Weight of the extrinsic advantage; 0 trains on the bonus alone."""
-    int_coef: float = 1.0
+    int_coef: NonNegativeFloat = 1.0
     """Weight of the intrinsic advantage."""
-    clip_range: float = 0.1
+    clip_range: PositiveFloat = 0.1
     """PPO's clipping range."""
-    entropy_coef: float = 0.001
+    entropy_coef: NonNegativeFloat = 0.001
     """Weight of the entropy bonus."""
-    value_coef: float = 0.5
+    value_coef: NonNegativeFloat = 0.5
     """Weight of the squared value errors."""
     episodic_int: bool = False
     """Cut the intrinsic stream at an episode's end (section 2.3; the paper's default does not)."""
@@ -170,7 +207,7 @@ class Config:
     overlap: bool = False
     """Collect the next rollout while the update runs, one iteration behind (not the paper's synchronous loop)."""
 
-    seed: int = field(default=1, metadata={"role": "seed"})
+    seed: Seed = field(default=1, metadata={"role": "seed"})
     """Seed of everything: networks, actions, masks, environments."""
     device: str = place_field("auto")
     """auto, cpu, cuda or cuda:N."""
@@ -178,9 +215,9 @@ class Config:
     """Matrix arithmetic on CUDA; the CPU always computes in float32."""
     fast: bool = place_field(True)
     """Compiled kernels and CUDA graphs on a GPU; --no-fast runs the same functions without them."""
-    threads: int | None = place_field(None)
+    threads: Threads | None = place_field(None)
     """CPU threads for the networks; default: PyTorch's choice."""
-    ranks: int = place_field(1)
+    ranks: PositiveInt = place_field(1)
     """Processes of this run, each with environments of its own; torchrun sets it."""
 
     out: str = recording_field("runs")
@@ -227,25 +264,11 @@ class Config:
 
     def validate(self) -> None:
         """Refuse what cannot run, in one line that says what would."""
-        positive(self, "frames", "rollout_steps", "epochs", "minibatches", "lr", "clip_range", "ranks")
-        positive(self, "threads")
-        positive(self.env, "num_envs", "frame_skip", "max_episode_frames", "timeout", prefix="env.")
+        check_ranges(self)
         for options in (self.bonus_options, self.policy_options, self.writer_options):
             options.validate()
-        _not_negative(self, "ext_coef", "int_coef", "entropy_coef", "value_coef", "seed")
-        _not_negative(self.checkpoint, "every_minutes", "every_iterations", prefix="checkpoint.")
-        positive(self.checkpoint, "keep_last", prefix="checkpoint.")
-        _not_negative(self.env, "first", prefix="env.")
-        for name in ("gamma_ext", "gamma_int", "gae_lambda"):
-            _in_range(name, getattr(self, name), 0.0, 1.0)
-        _in_range("env.sticky", self.env.sticky, 0.0, 1.0)
-        _in_range("bonus-options.keep", self.keep, 0.0, 1.0)
-        if self.seed >= 2**64:
-            raise UserError(f"--seed must be below 2^64, not {self.seed}; the default is 1")
         if self.env.frame_skip != 1 and not self.env.id.startswith("ALE/"):
             raise UserError(f"--env.frame-skip is for Atari: a step of {self.env.id} is one frame; nearest: 1")
-        if self.env.workers is not None and self.env.workers < 0:
-            raise UserError(f"--env.workers must be 0 or more, not {self.env.workers}; try 2")
         n, m = self.env.num_envs, self.minibatches
         if n % m:
             lower, upper = n // m * m, (n // m + 1) * m
@@ -357,33 +380,22 @@ def _construct(cls: type[Any], values: dict[str, Any], prefix: str) -> Any:
     return cls(**values)
 
 
-def _flag(prefix: str, name: str) -> str:
-    return "--" + prefix + name.replace("_", "-")
+def check_ranges(group: Any, prefix: str = "--") -> None:
+    """Refuse numbers of a dataclass, and of those in it, that are outside the ranges of their types."""
+    hints = get_type_hints(type(group), include_extras=True)
+    for item in dataclasses.fields(group):
+        flag, value = prefix + item.name.replace("_", "-"), getattr(group, item.name)
+        if dataclasses.is_dataclass(value):
+            check_ranges(value, flag + ".")
+            continue
+        for number in value if isinstance(value, tuple) else (value,):
+            if isinstance(number, int | float) and not isinstance(number, bool):
+                allowed = _range_of(hints[item.name]) or (ANY_INT if isinstance(number, int) else ANY_FLOAT)
+                allowed.check(flag, number, item.default)
 
 
-def positive(group: Any, *names: str, prefix: str = "") -> None:
-    """Refuse flags that are 0 or less; those that are left out (None) pass."""
-    for name in names:
-        value = getattr(group, name)
-        if value is not None and (not value > 0 or not math.isfinite(value)):
-            default = _default(group, name)
-            hint = "leave it out" if default is None else f"the default is {default}"
-            raise UserError(f"{_flag(prefix, name)} must be greater than 0, not {value}; {hint}")
-
-
-def _not_negative(group: Any, *names: str, prefix: str = "") -> None:
-    for name in names:
-        value = getattr(group, name)
-        if not value >= 0 or not math.isfinite(value):
-            default = _default(group, name)
-            raise UserError(f"{_flag(prefix, name)} must be 0 or more, not {value}; the default is {default}")
-
-
-def _in_range(name: str, value: float, low: float, high: float) -> None:
-    if not low <= value <= high:
-        near = min(max(value, low), high) if math.isfinite(value) else high
-        raise UserError(f"{_flag('', name)} must be between {low:g} and {high:g}, not {value:g}; nearest: {near:g}")
-
-
-def _default(group: Any, name: str) -> Any:
-    return next(f.default for f in dataclasses.fields(group) if f.name == name)
+def _range_of(hint: Any) -> Range | None:
+    """The range in a type, or in a part of one, as in `Threads | None`."""
+    found = [part for part in getattr(hint, "__metadata__", ()) if isinstance(part, Range)]
+    found += [part for part in map(_range_of, get_args(hint)) if part]
+    return found[0] if found else None

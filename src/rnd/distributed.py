@@ -26,6 +26,7 @@ from torch.distributed.rendezvous import rendezvous
 
 from rnd.config import Config
 from rnd.errors import InterruptedRunError, RunError, UserError
+from rnd.launch import launched
 
 if TYPE_CHECKING:
     from torch._C._distributed_c10d import Store
@@ -158,7 +159,7 @@ class Ranks:
         gpus = torch.cuda.device_count() if device != "cpu" else 0
         if gpus and self.local_rank >= gpus:
             raise UserError(
-                f"{local_world()} processes share {gpus} GPUs here; start one per GPU: --nproc-per-node {gpus}"
+                f"{launched().local_world} processes share {gpus} GPUs here; start one per GPU: --nproc-per-node {gpus}"
             )
         if gpus:
             torch.cuda.set_device(self.local_rank)
@@ -247,21 +248,16 @@ def on_host(value: Any) -> Any:
     return value
 
 
-def local_world() -> int:
-    """Processes of this run on this machine, as torchrun counts them."""
-    return int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
-
-
 @contextmanager
 def process_group() -> Iterator[Ranks]:
     """Join the processes that torchrun started; `SINGLE_PROCESS` without torchrun."""
-    world = int(os.environ.get("WORLD_SIZE", "1"))
+    rank, world, local_rank, _ = launched()
     if world == 1:
         yield SINGLE_PROCESS
         return
-    rank, store = int(os.environ["RANK"]), init_process_group()
+    store = init_process_group()
     try:
-        yield Ranks(rank, world, int(os.environ.get("LOCAL_RANK", "0")), store=store)
+        yield Ranks(rank, world, local_rank, store=store)
     except InterruptedRunError:  # all ranks exit together
         destroy_process_group()
         raise
@@ -290,7 +286,7 @@ def init_process_group() -> Store:
         store, rank, world = next(rendezvous("env://", timeout=HOST_TIMEOUT))
         dist.init_process_group("gloo", store=store, rank=rank, world_size=world, timeout=HOST_TIMEOUT)
         return store
-    except RuntimeError as error:
+    except (RuntimeError, ValueError) as error:
         where, why = f"{os.environ.get('MASTER_ADDR')}:{os.environ.get('MASTER_PORT')}", one_line(error)
         if "EADDRINUSE" in str(error) or "address already in use" in str(error):
             why = "another program uses this port; torchrun --standalone picks a free one, --master-port sets another"

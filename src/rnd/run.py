@@ -18,6 +18,7 @@ from rnd.config import Config
 from rnd.console import say
 from rnd.distributed import LostRankError, Ranks, process_group
 from rnd.envs.interface import VectorEnv
+from rnd.envs.registry import as_saved
 from rnd.errors import InterruptedRunError, RunError
 from rnd.graphs import WARM_UP, uses_graphs
 from rnd.ppo import NonFiniteLossError
@@ -59,7 +60,7 @@ def resume(path: Path, console: Console, frames: int | None = None) -> RunFolder
     def read() -> dict[str, Any] | None:
         nonlocal saved
         saved = newest(folder, console)
-        return saved.about if saved else None
+        return saved.about | {"env": list(saved.state["env"])} if saved else None
 
     with process_group() as ranks, Interrupts() as stop:
         folder, console = ranks.on_rank0(lambda: RunFolder.open(path)), console_of(ranks, console)
@@ -75,7 +76,8 @@ def resume(path: Path, console: Console, frames: int | None = None) -> RunFolder
                 frames_done = f"{about['frames']:,} frames"
                 say(console, f"{path} is finished: {frames_done}; to continue: rnd resume {path} --frames N")
                 return folder
-            with memory.guarded(config), closing(make_envs(config, ranks)) as env:
+            emulated = as_saved(config, about["env"]) if about else config
+            with memory.guarded(config), closing(make_envs(emulated, ranks)) as env:
                 if about:
                     check_fits(about, config, env.spec)
                 trainer = Trainer(config, env, ranks)
@@ -182,6 +184,7 @@ def random_start(trainer: Trainer, folder: RunFolder, console: Console, stop: In
 
 def agreed(ranks: Ranks, stop: Interrupts) -> bool:
     """Whether any rank got a signal: all ranks stop after the same iteration."""
+    stop.check_parent()
     code = int(ranks.all_max(stop.code or 0)[0])
     stop.code = code or None
     return code > 0
@@ -263,7 +266,8 @@ def rows(trainer: Trainer, keeper: Keeper, last: Row) -> Iterator[Row]:
     except LostRankError:
         raise
     except RunError as error:
-        raise RunError(f"{error}; {how_to_resume(keeper.folder)}") from error
+        error.args = (f"{error}; {how_to_resume(keeper.folder)}",)  # the same error: it has the traceback
+        raise
 
 
 def how_to_resume(folder: RunFolder) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from contextlib import closing
 
 import gymnasium
@@ -38,6 +39,111 @@ def test_observations_become_vectors_or_pictures():
     assert (encoded(spaces.Box(0, 255, picture.shape, np.uint8), picture) == 128).all()
     with pytest.raises(UserError, match="test has Graph observations"):
         make_encoder(spaces.Graph(spaces.Discrete(2), None), "test")
+
+
+PICTURE = spaces.Box(0, 255, (40, 50, 3), np.uint8)
+UNIT = spaces.Box(-1, 1, (4,), np.float32)
+
+
+class Wrong(gymnasium.Env):
+    """Returns `good` observations, and a wrong one after the action 1."""
+
+    action_space = spaces.Discrete(2)
+
+    def __init__(self, space: spaces.Space, good: object, bad: object):
+        self.observation_space, self.good, self.bad = space, good, bad
+
+    def reset(self, *, seed=None, options=None):
+        return self.good, {}
+
+    def step(self, action):
+        return self.bad if action else self.good, 0.0, False, False, {}
+
+
+@pytest.mark.parametrize(
+    ("space", "bad", "message"),
+    [
+        (PICTURE, np.zeros(PICTURE.shape, np.float32), "has the type float32"),
+        (PICTURE, np.full(PICTURE.shape, np.nan), "has the type float64"),
+        (PICTURE, np.zeros(PICTURE.shape, np.int16), "has the type int16"),
+        (PICTURE, np.zeros((40, 50), np.uint8), r"has the shape \(40, 50\) instead of \(40, 50, 3\)"),
+        (UNIT, np.zeros(1, np.float32), r"has the shape \(1,\) instead of \(4,\)"),
+        (UNIT, np.zeros(4, complex), "has the type complex128"),
+        (UNIT, np.array([0, 0, np.nan, 0]), "returned a NaN or infinite observation"),
+        (UNIT, np.array([0, 0, 0, 3.5]), r"outside its space \(component 3 is 3.5\)"),
+        (spaces.Box(0, 9, (2,), np.int64), np.array([3, 10]), r"outside its space \(component 1 is 10\)"),
+        (spaces.Box(0, 9, (2,), np.int64), np.array([3, 0.5]), "where its space has integers"),
+        (spaces.Discrete(3), -1, "-1 is not between 0 and 2"),
+        (spaces.Discrete(3), 1.5, "1.5 is no integer"),
+        (spaces.MultiDiscrete([2, 3]), np.array([0, 3]), "integers outside its space"),
+        (spaces.MultiDiscrete([2, 3]), np.array([-1, 0]), "integers outside its space"),
+        (spaces.MultiBinary(2), np.array([0, 2]), r"component 1 is 2"),
+    ],
+)
+def test_an_observation_that_is_not_of_its_space_is_refused(space, bad, message, monkeypatch):
+    """Row 38: in the middle of a run, with the number of the environment and of the step."""
+    good = np.zeros(space.shape, space.dtype) if space.shape else 0
+    monkeypatch.setitem(globals(), "wrong", lambda: Wrong(space, good, bad))
+    with closing(envs.make(config("test_gym:wrong"))) as env:
+        env.reset()
+        for _ in range(7):
+            env.step(np.zeros(4, int))
+        with pytest.raises(RunError, match=r"^environment 2.* at step 7 of its episode") as refused:
+            env.step(np.array([0, 0, 1, 0]))
+        assert re.search(message, str(refused.value)), refused.value
+
+
+class WrongVector(gymnasium.vector.VectorEnv):
+    """Two environments that return the batch `bad` from the fourth step on."""
+
+    num_envs, single_action_space, action_space = 2, spaces.Discrete(2), spaces.MultiDiscrete([2, 2])
+    steps = 0
+
+    def __init__(self, space: spaces.Space, bad: np.ndarray):
+        self.single_observation_space, self.bad = space, bad
+        self.observation_space = gymnasium.vector.utils.batch_space(space, 2)
+        self.good = np.zeros(self.observation_space.shape, self.observation_space.dtype)
+
+    def reset(self, *, seed=None, options=None):
+        return self.good, {}
+
+    def step(self, actions):
+        self.steps += 1
+        return self.bad if self.steps > 3 else self.good, np.zeros(2), np.zeros(2, bool), np.zeros(2, bool), {}
+
+
+@pytest.mark.parametrize(
+    ("space", "bad", "message"),
+    [
+        (PICTURE, np.zeros((2, *PICTURE.shape)), r"environment 0: .* type float64, .* at step 3"),
+        (spaces.Discrete(3), np.array([0, 3]), r"environment 1: .* 3 is not between 0 and 2, at step 3"),
+        (UNIT, np.full((2, 4), np.nan), r"environment 0 returned a NaN or infinite observation at step 3"),
+        (UNIT, np.zeros((3, 4)), r"returned 3 observations instead of 2"),
+    ],
+)
+def test_so_is_one_of_a_vector_environment(space, bad, message, monkeypatch):
+    monkeypatch.setitem(globals(), "wrong", lambda: WrongVector(space, bad))
+    with closing(envs.make(config("test_gym:wrong", 2))) as env:
+        env.reset()
+        for _ in range(3):
+            env.step(np.zeros(2, int))
+        with pytest.raises(RunError, match=message):
+            env.step(np.zeros(2, int))
+
+
+def test_numbers_of_another_width_and_rough_bounds_are_accepted():
+    """Common in real environments, and harmless: float64 for float32, a list, a bound that is passed by a little."""
+    spec, _ = make_encoder(UNIT, "test")
+    assert spec.low == (-3,) * 4 and spec.high == (3,) * 4
+    for obs in (np.full(4, 1.5), [1, 0, 1, 0], np.ones(4, bool)):
+        assert encoded(UNIT, obs).tolist() == [float(x) for x in obs]
+    assert encoded(spaces.Discrete(3), np.uint8(2)).tolist() == [0, 0, 1]
+    assert make_encoder(spaces.Discrete(3), "test")[0].low == ()
+
+
+def test_a_part_that_is_missing_is_named():
+    with pytest.raises(RunError, match="its observation has no part 'b'"):
+        encoded(spaces.Dict({"a": UNIT, "b": UNIT}), {"a": np.zeros(4)})
 
 
 def test_actions_are_translated():

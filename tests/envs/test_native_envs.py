@@ -99,9 +99,9 @@ def test_the_native_backend_gives_the_steps_of_ale(stand_in):
         with closing(envs.make(config())) as restored:
             restored.load_state_dict(state)
             assert_same_steps(native, restored, 50, seed=1)
-        with pytest.raises(UserError, match=r"resume with --env.backend native"):
+        with pytest.raises(UserError, match=r"were not saved by ale-py, in this process"):
             ale.load_state_dict(state)
-        with pytest.raises(UserError, match=r"resume with --env.backend ale"):
+        with pytest.raises(UserError, match=r"were not saved by native core, 1 thread"):
             native.load_state_dict(ale.state_dict())
 
 

@@ -138,8 +138,9 @@ def test_every_environment_that_a_worker_makes_is_a_heartbeat():
 
 
 def test_a_factory_that_fails_raises_at_the_start():
-    with pytest.raises(OSError, match="no display"):
+    with pytest.raises(RunError, match="the factory faulty:make_broken raised OSError: no display") as caught:
         envs.make(config("faulty:make_broken"))
+    assert "in make_broken" in caught.value.__notes__[0]
 
 
 PARENT = """

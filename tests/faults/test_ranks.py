@@ -1,4 +1,4 @@
-"""Rows 28 and 29: several ranks that cannot meet, one that dies, and going on with another number of them."""
+"""Rows 28, 29 and 42: several ranks that cannot meet, one that dies, and going on with another number of them."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import pytest
 from fault_helpers import FLAGS, FRAMES, Rnd, fingerprint, iterations, resume
 
 from rnd.record import checkpoint
+from rnd.record.folder import RunFolder
 
 RANKS = 2
 LONG = 10**9
@@ -88,6 +89,18 @@ def test_a_killed_rank_stops_all_and_the_run_goes_on_with_one_and_with_two(tmp_p
     said = finished(torchrun("resume", "run", "--frames", str((done + 4) * RANKS * FRAMES), cwd=tmp_path))
     assert "from cpu to cpu on 2 ranks" in said
     assert iterations(tmp_path / "run") == list(range(1, done + 5))
+
+
+def test_torchrun_killed_alone_stops_the_ranks(tmp_path):
+    process = train(tmp_path, LONG)
+    process.wait_for_rows(tmp_path / "run", 3, seconds=120)
+    process.popen.kill()
+    assert process.no_orphans(seconds=60)
+    saved, problems = checkpoint.newest(tmp_path / "run" / "checkpoints")
+    assert saved is not None and not problems and saved.about["iteration"] == iterations(tmp_path / "run")[-1]
+    assert "torchrun has ended: finishing this iteration and saving" in process.finish()[1]
+    with RunFolder(tmp_path / "run").lock():
+        pass
 
 
 def test_a_rank_that_fails_tells_the_others_why(tmp_path):

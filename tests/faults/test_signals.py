@@ -1,4 +1,4 @@
-"""Rows 20, 21 and 24: Ctrl-C, SIGTERM, and a second process in the same folder."""
+"""Rows 20, 21, 24 and 41: Ctrl-C, other signals, and a second process in the same folder."""
 
 from __future__ import annotations
 
@@ -49,17 +49,29 @@ def test_two_ctrl_c_leave_at_once(tmp_path):
     assert program.no_orphans()
 
 
-def test_sigterm_saves_and_resume_continues(tmp_path):
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1])
+def test_a_signal_saves_and_resume_continues(number, tmp_path):
+    """SIGTERM: preemption. SIGHUP: a closed terminal. SIGUSR1: a cluster's warning. To the workers too."""
     program = Rnd("train", "CartPole-v1", *FLAGS, *LONG, cwd=tmp_path)
     path = tmp_path / "run"
     program.wait_for_rows(path, 2)
-    program.popen.send_signal(signal.SIGTERM)
+    os.killpg(program.popen.pid, number)
     code, said = program.finish()
-    assert code == 75, said
+    assert code == 75 and f"{number.name}: finishing this iteration" in said, said
     done = iterations(path)[-1]
     resume(path, done + 2)
     whole = start(small(iterations=done + 2), tmp_path, "whole")
     assert fingerprint(path) == fingerprint(whole)
+
+
+def test_nohup_is_respected(tmp_path):
+    nohup = ["nohup", sys.executable, "-m", "rnd"]
+    program = Rnd("train", "CartPole-v1", *FLAGS, *LONG, cwd=tmp_path, program=nohup)
+    program.wait_for_rows(tmp_path / "run", 1)
+    program.popen.send_signal(signal.SIGHUP)
+    program.wait_for_rows(tmp_path / "run", len(iterations(tmp_path / "run")) + 3)
+    program.popen.send_signal(signal.SIGTERM)
+    assert program.finish()[0] == 75
 
 
 def test_a_killed_worker_stops_the_run_with_a_checkpoint(tmp_path):

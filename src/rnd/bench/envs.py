@@ -21,7 +21,7 @@ from typing import Literal
 import numpy as np
 from rich.console import Console
 
-from rnd.config import positive
+from rnd.config import PositiveFloat, PositiveInt, Threads
 from rnd.envs import native
 from rnd.envs.factories import rom_of
 from rnd.envs.interface import VectorEnv
@@ -40,22 +40,22 @@ class Options:
 
     games: tuple[str, ...] = ("montezuma",)
     """Games by their short names, or all."""
-    num_envs: tuple[int, ...] = (16, 128)
+    num_envs: tuple[PositiveInt, ...] = (16, 128)
     """Numbers of environments."""
     backend: Literal["auto", "native", "ale"] = "auto"
     """The measured backend: native, ale (worker processes), or all that can run here."""
-    workers: int | None = None
+    workers: Threads | None = None
     """Worker processes and threads of every candidate; default: all cores."""
-    seconds: float = 8.0
+    seconds: PositiveFloat = 8.0
     """Measured seconds of every candidate at every size."""
-    rounds: int = 8
+    rounds: PositiveInt = 8
     """Turns that the candidates take."""
     json: bool = False
     """Print JSON instead of a table."""
     exactness: bool = False
     """Compare the native core with ale-py frame by frame instead of measuring speed; `--games all`: every game that the
     core plays."""
-    frames: int = 100_000
+    frames: PositiveInt = 100_000
     """Raw frames per game of --exactness."""
 
 
@@ -75,7 +75,6 @@ class Result:
 
 def run(options: Options, console: Console) -> int:
     """Measure and print; returns the exit code."""
-    positive(options, "workers", "seconds", "rounds", "frames")
     if options.exactness:
         return exactness(options, console)
     sizes = itertools.product(chosen_games(options), options.num_envs)

@@ -19,7 +19,7 @@ from rich.table import Table
 
 from rnd.bench.options import BenchOptions
 from rnd.bench.synthetic import SyntheticAtari
-from rnd.config import Config, positive
+from rnd.config import Config, PositiveInt
 from rnd.envs.registry import on_gpu
 from rnd.graphs import WARM_UP
 from rnd.train import Trainer
@@ -35,7 +35,7 @@ class Options(BenchOptions):
     """Intrinsic reward."""
     plain: bool = False
     """Also measure without graphs and compilation."""
-    repeats: int | None = None
+    repeats: PositiveInt | None = None
     """Timed updates; the median counts. Default: 8, on a CPU 2."""
 
 
@@ -55,7 +55,6 @@ class LearnerSpeed:
 
 def run(options: Options, console: Console) -> int:
     """The whole bench; the exit code."""
-    positive(options, "repeats")
     results = []
     sizes = options.num_envs or ((128, 1024) if on_gpu(options.device) else (16,))
     paths = (True, False) if options.plain else (True,)

@@ -5,19 +5,20 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-from rnd.config import Config
-from rnd.presets import preset
+from rnd.config import Config, PositiveInt
+from rnd.errors import UserError, nearest
+from rnd.presets import ATARI_GAMES, preset
 
 
 @dataclass(frozen=True)
 class BenchOptions:
     """What is measured."""
 
-    num_envs: tuple[int, ...] = ()
+    num_envs: tuple[PositiveInt, ...] = ()
     """Numbers of environments; default: 128 (learner: 128 and 1024), on a CPU 16."""
     policy: str = "cnn"
     """Policy network: cnn or gru."""
-    rollout_steps: int = 128
+    rollout_steps: PositiveInt = 128
     """Steps per rollout."""
     device: str = "auto"
     """auto, cpu, cuda or cuda:N."""
@@ -29,6 +30,8 @@ class BenchOptions:
     ) -> Config:
         """The paper's run of a game with what the options change."""
         paper = preset(game)
+        if not paper.env.id.startswith("ALE/"):
+            raise UserError(f"unknown Atari game {game}; {nearest(game, ATARI_GAMES)}")
         config = replace(
             paper,
             env=replace(paper.env, num_envs=num_envs, **env or {}),

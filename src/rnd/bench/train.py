@@ -23,7 +23,7 @@ from rnd import envs
 from rnd.bench.envs import player
 from rnd.bench.learner import measure as measure_learner
 from rnd.bench.options import BenchOptions
-from rnd.config import Config, positive
+from rnd.config import Config, PositiveInt, Threads
 from rnd.envs.registry import on_gpu
 from rnd.run import timing
 from rnd.train import Trainer
@@ -45,9 +45,9 @@ class Options(BenchOptions):
     """Atari emulator."""
     precision: Literal["tf32", "float32", "bf16"] = "tf32"
     """Matrix arithmetic on CUDA."""
-    iterations: int | None = None
+    iterations: PositiveInt | None = None
     """Timed iterations of training; the median counts. Default: 24, on a CPU 3."""
-    workers: int | None = None
+    workers: Threads | None = None
     """Worker processes or emulator threads; default: all cores, beside a GPU one less for the native core."""
 
 
@@ -83,7 +83,6 @@ class Turn:
 
 def run(options: Options, console: Console) -> int:
     """The whole bench; the exit code."""
-    positive(options, "iterations")
     gpu = on_gpu(options.device)
     sizes = options.num_envs or ((128,) if gpu else (16,))
     results = [measure(options, num_envs, options.iterations or (24 if gpu else 3)) for num_envs in sizes]
@@ -105,8 +104,8 @@ def run(options: Options, console: Console) -> int:
 def measure(options: Options, num_envs: int, iterations: int) -> TrainSpeed:
     emulator = {"backend": options.backend, "workers": options.workers}
     config = options.config(num_envs, options.game, emulator, precision=options.precision)
-    learner = measure_learner(config)
-    with closing(envs.make(config)) as env:
+    with closing(envs.make(config)) as env:  # first: what cannot be made is refused before anything is measured
+        learner = measure_learner(config)
         backend = env.spec.backend
         env.reset()
         alone = player(env)

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from rnd.cli import parse, positional
-from rnd.config import positive
+from rnd.config import PositiveFloat, PositiveInt, Seed
 from rnd.console import say
 from rnd.errors import RunError, UserError, nearest
 from rnd.paper.drawing import draw_recipe, lines_of, picture_name
@@ -35,19 +35,19 @@ class Options:
 
     list: bool = False
     """Print arms, seeds, frames and the estimated time on this machine, and exit."""
-    scale: float = 1.0
+    scale: PositiveFloat = 1.0
     """Multiply frames by this factor, environments and seeds by its fourth root; the picture states the sizes."""
-    jobs: int = 1
+    jobs: PositiveInt = 1
     """Runs trained at the same time on this machine."""
     ray: str | None = None
     """Train on a Ray cluster instead: its address (host:6379), `auto`, or `local` to start one here."""
-    cpus: int | None = None
+    cpus: PositiveInt | None = None
     """With --ray: CPUs per run; default: the share of its GPU, or one."""
-    gpus: float | None = None
+    gpus: PositiveFloat | None = None
     """With --ray: GPUs per run, also a fraction; default: one where the cluster has any."""
     only: str | None = None
     """Only this arm."""
-    seed: int | None = None
+    seed: Seed | None = None
     """Only this seed."""
     dry_run: bool = False
     """Print the state of every run, and exit."""
@@ -55,7 +55,7 @@ class Options:
     """Interquartile mean with 95% bootstrap intervals, instead of mean and standard error."""
     out: str = "runs/paper"
     """Folder of pictures and runs; existing runs are reused."""
-    episodes: int = 10
+    episodes: PositiveInt = 10
     """Figure 1: show the best of this many episodes."""
     device: str = "auto"
     """auto, cpu, cuda or cuda:N."""
@@ -88,7 +88,6 @@ def main(arguments: list[str]) -> None:
 
 
 def _experiment(recipe: Recipe, options: Options) -> None:
-    positive(options, "jobs", "episodes")
     console, scale, out = Console(), Scale(options.scale), Path(options.out)
     chosen = planned_runs(recipe, scale, out, only=options.only, seed=options.seed)
     chosen = [planned.on(options.device) for planned in chosen]

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rnd.cli import parse, positional
+from rnd.config import Frames
 
 DESCRIPTION = "Continue a run exactly from its newest checkpoint. RUN is a run folder."
 
@@ -14,7 +15,7 @@ DESCRIPTION = "Continue a run exactly from its newest checkpoint. RUN is a run f
 class Options:
     """Flags of `rnd resume`."""
 
-    frames: int | None = None
+    frames: Frames | None = None
     """Frames of the whole run, to make it longer than it was planned."""
 
 

@@ -6,12 +6,14 @@ import importlib
 import inspect
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
 from rnd.components import import_object
 from rnd.config import Config
 from rnd.envs import builtin
+from rnd.envs.process_io import user_code
 from rnd.envs.spec import Env
 from rnd.envs.splitmix import environment_seed
 from rnd.errors import UserError, nearest
@@ -37,7 +39,7 @@ def make_env(config: Config, i: int) -> Env:
         )
     from rnd.envs.gym_env import GymEnv
 
-    return GymEnv(partial(call_factory, gym_factory(env.id), env.num_envs), env.id, seed)
+    return GymEnv(partial(call_factory, gym_factory(env.id), env.id, env.num_envs), env.id, seed)
 
 
 def rom_of(env_id: str) -> str:
@@ -52,10 +54,16 @@ def rom_of(env_id: str) -> str:
     return known[name]
 
 
-def call_factory(factory: Callable[..., Any], num_envs: int) -> Any:
+def call_factory(factory: Callable[..., Any], env_id: str, num_envs: int) -> Any:
     """The factory's environment; a factory that takes `num_envs` gets the number of environments of the run."""
-    takes_number = "num_envs" in inspect.signature(factory).parameters
-    return factory(num_envs=num_envs) if takes_number else factory()
+    with suppress(ValueError):  # a function in C may have no signature
+        if "num_envs" in inspect.signature(factory).parameters:
+            factory = partial(factory, num_envs=num_envs)
+    with user_code(f"the factory {env_id}"):
+        made = factory()
+    if not all(hasattr(made, name) for name in ("reset", "step", "close", "action_space", "observation_space")):
+        raise UserError(f"{env_id} made no Gymnasium environment but {type(made).__name__}; see docs/environments.md")
+    return made
 
 
 def gym_factory(env_id: str) -> Callable[..., Any]:
@@ -63,6 +71,8 @@ def gym_factory(env_id: str) -> Callable[..., Any]:
     if ":" not in env_id:
         return partial(_make_gym, env_id)
     factory: Callable[..., Any] = import_object(env_id, "environment factory")
+    if not callable(factory):
+        raise UserError(f"{env_id} is no function but {type(factory).__name__}; see docs/environments.md")
     return factory
 
 

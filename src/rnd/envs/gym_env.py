@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from rnd.envs.observations import make_encoder
+from rnd.envs.observations import WrongObservationError, make_encoder
 from rnd.envs.spec import ActionSpec, Arrays, Env, EnvSpec
 from rnd.envs.splitmix import mix
 from rnd.errors import RunError, UserError
@@ -81,7 +81,11 @@ class GymEnv(Env):
         self.env.close()
 
     def _write(self, obs: Any, out: Arrays, i: int, prefix: str = "") -> None:
-        self.encode(obs, out[prefix + "obs"][i])
+        try:
+            self.encode(obs, out[prefix + "obs"][i])
+        except WrongObservationError as error:
+            before = max(len(self._actions(self.log)) - 1, 0)
+            raise RunError(f"{error}, at step {before} of its episode") from None
         if self.spec.has_cells:
             x, y = self.env.unwrapped.agent_pos
             out[prefix + "room"][i] = int(y) * 256 + int(x)

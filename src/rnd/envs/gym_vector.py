@@ -17,12 +17,13 @@ import numpy as np
 
 from rnd.envs.gym_env import ActionTranslator, is_sparse
 from rnd.envs.interface import Buffers, Rows, VectorEnv
-from rnd.envs.observations import make_encoder
-from rnd.envs.process_io import describe_error, environment_error
+from rnd.envs.observations import WrongObservationError, make_encoder
+from rnd.envs.process_io import user_code
 from rnd.envs.spec import Arrays, EnvSpec
 from rnd.envs.splitmix import environment_seed
-from rnd.errors import UserError
+from rnd.errors import RunError, UserError
 
+WHO = "the vector environment"
 MODES = ("SAME_STEP", "NEXT_STEP", "DISABLED")
 
 
@@ -59,7 +60,8 @@ class GymVectorEnvs(VectorEnv):
     def _reset(self) -> None:
         self._ended[:] = self._ended_by_limit[:] = False
         # Gymnasium gives environment i the seed plus i.
-        obs, _ = self.vector.reset(seed=(environment_seed(self.seed, self.loads) >> 33) + self.first)
+        with user_code(WHO):
+            obs, _ = self.vector.reset(seed=(environment_seed(self.seed, self.loads) >> 33) + self.first)
         self._write(obs, "obs")
 
     def _send(self, group: slice) -> None:
@@ -67,10 +69,8 @@ class GymVectorEnvs(VectorEnv):
             self._end_all()
             return
         out = self.buffers
-        try:
+        with user_code(WHO):
             obs, reward, terminated, truncated, info = self.vector.step(self.to_gym(out["action"]))
-        except Exception as error:
-            raise environment_error(None, *describe_error(error)) from error
         truncated = np.asarray(truncated) & ~np.asarray(terminated)
         done = terminated | truncated
         if self.mode == "NEXT_STEP":
@@ -79,11 +79,12 @@ class GymVectorEnvs(VectorEnv):
         out["reward"][:], out["terminated"][:], out["truncated"][:] = reward, terminated, truncated
         if self.mode == "DISABLED" and done.any():
             self._write(obs, "final_obs", done)
-            obs, _ = self.vector.reset(options={"reset_mask": done})
+            with user_code(WHO):
+                obs, _ = self.vector.reset(options={"reset_mask": done})
         elif done.any():
             final = info.get("final_obs", info.get("final_observation"))
             for i in np.flatnonzero(done).tolist():
-                self.encode(_row(final, i), out["final_obs"][i])
+                self._encode(i, _row(final, i), out["final_obs"])
         self._write(obs, "obs")
 
     def _end_one_step_later(self, obs: Any, reward: Any, terminated: np.ndarray, truncated: np.ndarray) -> None:
@@ -121,10 +122,18 @@ class GymVectorEnvs(VectorEnv):
     def _write(self, obs: Any, name: str, where: np.ndarray | bool = True) -> None:
         from gymnasium.vector.utils import iterate
 
-        rows = zip(iterate(self.vector.observation_space, obs), self.buffers[name], strict=True)
-        for (one, out), wanted in zip(rows, np.broadcast_to(where, self.num_envs), strict=True):
-            if wanted:
-                self.encode(one, out)
+        wanted, given = np.broadcast_to(where, self.num_envs), -1
+        for given, one in enumerate(iterate(self.vector.observation_space, obs)):
+            if given < self.num_envs and wanted[given]:
+                self._encode(given, one, self.buffers[name])
+        if given + 1 != self.num_envs:
+            raise RunError(f"{WHO} returned {given + 1} observations instead of {self.num_envs}")
+
+    def _encode(self, i: int, obs: Any, out: np.ndarray) -> None:
+        try:
+            self.encode(obs, out[i])
+        except WrongObservationError as error:
+            raise RunError(f"environment {i}: {error}, at step {self._lengths[i]} of its episode") from None
 
 
 def autoreset_mode(vector: Any) -> str:

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from rnd.envs.process_io import pack_bytes, unpack_bytes
-from rnd.envs.spec import Arrays, EnvSpec, buffer_layout, check_finite
+from rnd.envs.spec import Arrays, EnvSpec, StepCheck, buffer_layout
 from rnd.errors import RunError, UserError
 
 Rows = Literal["array", "packed", "ragged", "shared"]
@@ -105,6 +105,7 @@ class VectorEnv(ABC):
         cuts = np.linspace(0, num_envs, min(groups, num_envs) + 1).astype(int)
         self.groups = tuple(slice(int(a), int(b)) for a, b in itertools.pairwise(cuts))
         self._views = [{name: tensor[rows] for name, tensor in buffers.tensors.items()} for rows in self.groups]
+        self._check = StepCheck(spec.observation)
         self._done = [np.zeros(rows.stop - rows.start, bool) for rows in self.groups]
         self._returns = np.zeros(num_envs, np.float64)
         self._lengths = np.zeros(num_envs, np.int64)
@@ -172,9 +173,9 @@ class VectorEnv(ABC):
         return PolicyInput(view["obs"], torch.from_numpy(done), view["truncated"], view.get("final_obs"))
 
     def read(self, group: int) -> Step:
-        """The step that `wait` waited for, with episode statistics. Raises RunError where a number is not finite."""
+        """The step that `wait` waited for, with episode statistics. Raises RunError where a number is wrong."""
         rows, view, done = self.groups[group], self._views[group], self._done[group]
-        problem = check_finite(self.buffers.arrays, rows, self._lengths)
+        problem = self._check(self.buffers.arrays, rows, self._lengths)
         if problem:
             raise RunError(problem + "; the run stops before it learns from it")
         episodes, entered = self._update_episodes(rows, done)
@@ -215,9 +216,7 @@ class VectorEnv(ABC):
             array[...] = (old | state)[f"buffer.{name}"]
         saved = {name.removeprefix("env."): array for name, array in state.items() if name.startswith("env.")}
         if not self._state_layout().keys() <= saved.keys():
-            backend = "ale" if "cells" in saved else next(iter(saved), "auto")
-            wanted = f"--env.backend {backend}" if self.spec.id.startswith("ALE/") else "the environment of that run"
-            raise UserError(f"the environments were saved by another backend; resume with {wanted}")
+            raise UserError(f"the environments were not saved by {self.spec.backend}; resume with those of that run")
         self._load(saved)
 
     def reshard(self, states: list[Arrays], world: int) -> list[Arrays]:

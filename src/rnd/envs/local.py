@@ -9,7 +9,7 @@ import numpy as np
 
 from rnd.envs.array_env import ArrayEnv
 from rnd.envs.interface import Buffers, Rows, VectorEnv
-from rnd.envs.process_io import describe_error, environment_error, pack_bytes, unpack_bytes
+from rnd.envs.process_io import FAULTS, describe_error, environment_error, pack_bytes, unpack_bytes
 from rnd.envs.spec import Arrays, Env
 
 
@@ -42,8 +42,8 @@ class LocalEnvs(VectorEnv):
         try:
             for i in range(rows.start, rows.stop):
                 do(self.envs[i], i)
-        except Exception as error:
-            raise environment_error(i, *describe_error(error)) from error
+        except FAULTS as error:
+            raise environment_error(f"environment {i}", *describe_error(error)) from error
 
     def close(self) -> None:
         for env in self.envs:

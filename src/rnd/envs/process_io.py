@@ -8,6 +8,8 @@ import mmap
 import os
 import tempfile
 import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import numpy as np
 
@@ -32,6 +34,10 @@ def unpack_bytes(data: bytes) -> list[bytes]:
     return [data[end - size : end] for end, size in zip(ends.tolist(), sizes.tolist(), strict=True)]
 
 
+FAULTS = (Exception, SystemExit)
+"""What an environment may raise: `sys.exit` in it must not end the run without a message."""
+
+
 def describe_error(error: BaseException) -> tuple[str, str]:
     """The error line after the environment's number, and the traceback; empty for errors of rnd, which need none."""
     if isinstance(error, RunError | UserError):
@@ -40,12 +46,23 @@ def describe_error(error: BaseException) -> tuple[str, str]:
     return f" raised {type(error).__name__}: {error}", text
 
 
-def environment_error(env: int | None, line: str, trace: str) -> RunError:
-    """The error that stops the run because of environment `env`; None: some environment of a vector environment."""
-    error = RunError(f"environment {env}{line}" if env is not None else f"the vector environment{line}")
+def environment_error(who: str, line: str, trace: str) -> RunError:
+    """The error that stops the run because of `who`, for example "environment 3"."""
+    error = RunError(f"{who}{line}")
     if trace:
         error.add_note(trace)
     return error
+
+
+@contextmanager
+def user_code(who: str) -> Iterator[None]:
+    """Errors of an environment, in a block where it is not known which one, stop the run with their traceback."""
+    try:
+        yield
+    except (RunError, UserError):
+        raise
+    except FAULTS as error:
+        raise environment_error(who, *describe_error(error)) from error
 
 
 class SharedArrays:

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import dataclasses
 import os
+from collections.abc import Container
 from functools import partial
+from typing import Literal
 
 import torch
 
 from rnd.config import Config
-from rnd.distributed import local_world
 from rnd.envs.factories import call_factory, gym_factory, make_env
 from rnd.envs.interface import VectorEnv
 from rnd.envs.local import ArrayVectorEnv, LocalEnvs
 from rnd.errors import UserError
+from rnd.launch import launched
 
 
 def make(config: Config) -> VectorEnv:
@@ -30,7 +32,7 @@ def make(config: Config) -> VectorEnv:
     if ":" in env.id:
         from gymnasium.vector import VectorEnv as GymnasiumVectorEnv
 
-        made = call_factory(gym_factory(env.id), env.num_envs)
+        made = call_factory(gym_factory(env.id), env.id, env.num_envs)
         if isinstance(made, GymnasiumVectorEnv):
             from rnd.envs.gym_vector import GymVectorEnvs
 
@@ -61,6 +63,22 @@ def make_atari(config: Config) -> VectorEnv:
     return make_single_envs(config, workers, f"; native core: {problem}")
 
 
+def as_saved(config: Config, state: Container[str]) -> Config:
+    """`config` with the Atari backend that saved this state (its names): no other backend can load it."""
+    if not config.env.id.startswith("ALE/"):
+        return config
+    from rnd.envs.native_envs import why_not
+
+    backend: Literal["native", "ale"] = "native" if "env.native" in state else "ale"
+    problem = why_not(config) if backend == "native" else None
+    if problem:
+        raise UserError(
+            f"this run was saved by the native core, which cannot run here: {problem}; ale-py cannot load its states: "
+            "install rnd where there is a C++ compiler"
+        )
+    return dataclasses.replace(config, env=dataclasses.replace(config.env, backend=backend))
+
+
 def emulator_threads(cores: int, gpu: bool) -> int:
     """One per core; with a GPU one core stays free for the thread that launches its work."""
     return max(cores - gpu, 1)
@@ -86,4 +104,4 @@ def make_single_envs(config: Config, workers: int, remark: str = "") -> VectorEn
 def cores() -> int:
     """Cores that this process may use: its share where several ranks run on this machine."""
     found = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return max(1, found // local_world())
+    return max(1, found // launched().local_world)

@@ -22,6 +22,9 @@ class ObservationSpec:
 
     kind: Literal["image", "vector"]
     shape: tuple[int, ...]
+    low: tuple[float, ...] = ()
+    """Bounds of the components of a vector; empty: none."""
+    high: tuple[float, ...] = ()
 
     @property
     def dtype(self) -> Any:
@@ -112,19 +115,33 @@ class Env(ABC):
         """Free processes, windows and memory."""
 
 
-def check_finite(out: Arrays, rows: slice, steps: np.ndarray) -> str | None:
-    """A message that names the first environment whose reward or observation is not finite, or None."""
-    for name in ("reward", "obs", "final_obs"):
-        if name not in out or out[name].dtype == np.uint8:
-            continue
-        finite = np.isfinite(out[name][rows])
-        if finite.all():
-            continue
-        bad = ~finite.reshape(len(finite), -1).all(axis=1)
-        if name == "final_obs":
-            bad &= out["truncated"][rows]  # elsewhere it is old, and nothing reads it
-        if bad.any():
-            i = rows.start + int(np.flatnonzero(bad)[0])
-            word = "reward" if name == "reward" else "observation"
-            return f"environment {i} returned a NaN or infinite {word} at step {int(steps[i])} of its episode"
-    return None
+class StepCheck:
+    """Whether rewards and observations are finite, and observations within the bounds of their spec."""
+
+    def __init__(self, observation: ObservationSpec):
+        largest = np.finfo(np.float32).max  # infinity and NaN are beyond it
+        self.low, self.high = (
+            np.clip(bound, -largest, largest).astype(np.float32) if bound else None
+            for bound in (observation.low, observation.high)
+        )
+
+    def __call__(self, out: Arrays, rows: slice, steps: np.ndarray) -> str | None:
+        """A message that names the first environment whose step is wrong, or None."""
+        for name in ("reward", "obs", "final_obs"):
+            if name not in out or out[name].dtype == np.uint8:
+                continue
+            values, bounded = out[name][rows], self.low is not None and name != "reward"
+            good = (values >= self.low) & (values <= self.high) if bounded else np.isfinite(values)
+            if np.count_nonzero(good) == good.size:  # all() takes several times as long
+                continue
+            bad = ~good.reshape(len(good), -1)
+            if name == "final_obs":
+                bad &= out["truncated"][rows, None]  # elsewhere it is old, and nothing reads it
+            if bad.any():
+                row, component = (int(index[0]) for index in np.nonzero(bad))
+                i, value = rows.start + row, values.reshape(len(values), -1)[row, component]
+                what = f"a NaN or infinite {'reward' if name == 'reward' else 'observation'}"
+                if np.isfinite(value):
+                    what = f"an observation outside its space (component {component} is {value:g})"
+                return f"environment {i} returned {what} at step {int(steps[i])} of its episode"
+        return None

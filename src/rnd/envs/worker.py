@@ -21,8 +21,9 @@ from typing import Any
 import numpy as np
 
 from rnd.config import Config
+from rnd.console import protect_output
 from rnd.envs.factories import make_env
-from rnd.envs.process_io import SharedArrays, describe_error, pack_bytes, unpack_bytes
+from rnd.envs.process_io import FAULTS, SharedArrays, describe_error, pack_bytes, unpack_bytes
 from rnd.envs.spec import Env, EnvSpec, Layout, buffer_layout
 
 MESSAGE = b"\xff"
@@ -97,8 +98,9 @@ def main(socket: int, lifeline: int, commands: int, replies: int) -> None:
     """Entry point of the process; the arguments are file descriptors."""
     die_with_parent(lifeline)
     # The parent decides when to stop: where the whole job gets the signal, the parent saves first.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1):
+        signal.signal(number, signal.SIG_IGN)
+    protect_output()
     connection = Connection(socket)
     with contextlib.suppress(EOFError, BrokenPipeError, ConnectionResetError):  # the parent has closed its end
         worker = Worker(json.loads(connection.recv_bytes()))
@@ -114,9 +116,9 @@ def main(socket: int, lifeline: int, commands: int, replies: int) -> None:
                     os.write(replies, STEPPED.pack(worker.number, command[0]))
         except (BrokenPipeError, ConnectionResetError):
             pass
-        except Exception as error:
+        except FAULTS as error:
             line, trace = describe_error(error)
-            connection.send_bytes(FAILED + json.dumps({"env": worker.current, "line": line, "trace": trace}).encode())
+            connection.send_bytes(FAILED + json.dumps({"who": f"environment {worker.current}", "line": line, "trace": trace}).encode())
         for env in worker.envs.values():
             env.close()
 

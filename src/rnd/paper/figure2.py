@@ -19,7 +19,7 @@ from rich.console import Console
 from rich.progress import track
 from torch import Generator, Tensor
 
-from rnd.config import positive
+from rnd.config import PositiveFloat, PositiveInt, Width, check_ranges
 from rnd.console import say
 from rnd.errors import UserError
 from rnd.paper.mnist import Digits, load
@@ -39,32 +39,32 @@ class Options:
     """Folder with MNIST's four original .gz files; default: download them."""
     out: str = "runs/paper"
     """Folder for the picture and the numbers."""
-    seeds: int = 10
+    seeds: PositiveInt = 10
     """Seeds per curve."""
     classes: tuple[int, ...] = (1, 2, 3, 4, 5, 6, 7, 8, 9)
     """Target classes; one curve per class."""
-    examples: tuple[int, ...] = (1, 4, 16, 64, 256, 1024, 4096)
+    examples: tuple[PositiveInt, ...] = (1, 4, 16, 64, 256, 1024, 4096)
     """Numbers n of target pictures in the training set; larger numbers than the data has are left out."""
-    total: int = 5000
+    total: PositiveInt = 5000
     """Pictures in the training set; fewer where the data has fewer zeros."""
-    steps: int = 600
+    steps: PositiveInt = 600
     """Adam steps per model."""
-    batch: int = 64
+    batch: PositiveInt = 64
     """Pictures per step."""
-    hidden: int = 256
+    hidden: Width = 256
     """Width of the two hidden layers of target and predictor."""
-    features: int = 64
+    features: Width = 64
     """Outputs of target and predictor."""
-    lr: float = 1e-3
+    lr: PositiveFloat = 1e-3
     """Adam's learning rate."""
 
     def validate(self) -> None:
         """Raise a UserError on options that cannot be used."""
-        positive(self, "seeds", "total", "steps", "batch", "hidden", "features", "lr")
+        check_ranges(self)
         if not self.classes or any(c not in range(1, 10) for c in self.classes):
             raise UserError("--classes must be digits from 1 to 9: the zeros are the familiar class")
-        if not self.examples or min(self.examples) < 1:
-            raise UserError("--examples must be 1 or more; the default is 1 4 16 64 256 1024 4096")
+        if not self.examples:
+            raise UserError("--examples is empty; the default is 1 4 16 64 256 1024 4096")
 
 
 class Point(NamedTuple):

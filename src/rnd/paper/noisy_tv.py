@@ -22,7 +22,7 @@ from rich.progress import Progress
 from torch import Tensor
 
 from rnd import envs
-from rnd.config import Config, positive
+from rnd.config import Config, Frames, PositiveInt, check_ranges
 from rnd.console import say
 from rnd.envs.noisy_tv import NoisyTV
 from rnd.presets import preset
@@ -42,9 +42,9 @@ class Options:
 
     out: str = "runs/paper"
     """Folder for the picture and the numbers."""
-    seeds: int = 5
+    seeds: PositiveInt = 5
     """Seeds per bonus."""
-    frames: int = 200_000
+    frames: Frames = 200_000
     """Environment steps per run."""
 
 
@@ -63,7 +63,7 @@ class TvRow(NamedTuple):
 
 def run(options: Options, console: Console) -> list[TvRow]:
     """Train with both bonuses, write noisy-tv.csv, .png and .svg, and return the rows."""
-    positive(options, "seeds", "frames")
+    check_ranges(options)
     rows: list[TvRow] = []
     with Progress(console=console, transient=True) as bar:
         for name, seed in product(BONUSES, range(1, options.seeds + 1)):

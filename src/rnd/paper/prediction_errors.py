@@ -19,7 +19,7 @@ import torch
 from rich.console import Console
 from torch import Tensor, nn
 
-from rnd.config import positive
+from rnd.config import PositiveInt, check_ranges
 from rnd.console import say
 from rnd.networks import linear
 from rnd.record.tables import csv_text
@@ -42,11 +42,11 @@ class Options:
 
     out: str = "runs/paper"
     """Folder for the picture and the numbers."""
-    seeds: int = 3
+    seeds: PositiveInt = 3
     """Seeds per curve."""
-    steps: int = 300
+    steps: PositiveInt = 300
     """Optimiser steps per curve."""
-    batch: int = 128
+    batch: PositiveInt = 128
     """Points per step."""
 
 
@@ -63,7 +63,7 @@ class Measured(NamedTuple):
 
 def run(options: Options, console: Console) -> list[Measured]:
     """Measure all four sources, write prediction-errors.csv, .png and .svg, and return the rows."""
-    positive(options, "seeds", "steps", "batch")
+    check_ranges(options)
     rows: list[Measured] = []
     for seed in range(options.seeds):
         for source in (amount_of_data, stochasticity, misspecification, learning_dynamics):

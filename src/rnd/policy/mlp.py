@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from rnd.config import PolicyOptions, positive, state_field
+from rnd.config import PolicyOptions, Width, state_field
 from rnd.envs.spec import ActionSpec, ObservationSpec
 from rnd.policy.base import ActorCritic, vector_torso
 
@@ -13,11 +13,8 @@ from rnd.policy.base import ActorCritic, vector_torso
 class WidthOptions(PolicyOptions):
     """A policy that reads vectors."""
 
-    width: int = state_field(64, "policy width")
+    width: Width = state_field(64, "policy width")
     """Width of the fully connected layers for vector observations."""
-
-    def validate(self) -> None:
-        positive(self, "width", prefix="policy-options.")
 
 
 class MLP(ActorCritic):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from rnd.config import PositiveInt, Seed
 from rnd.report.spikes import MOST
 
 
@@ -11,13 +12,13 @@ from rnd.report.spikes import MOST
 class WatchOptions:
     """What to play and how to show it."""
 
-    episodes: int = 1
+    episodes: PositiveInt = 1
     """Play this many episodes and show the one with the highest return (of equal returns, the highest bonus)."""
-    seed: int = 1
+    seed: Seed = 1
     """The same seed plays the same episodes."""
-    spikes: int = MOST
+    spikes: PositiveInt = MOST
     """Largest number of spikes of the bonus to show."""
-    fps: int | None = None
+    fps: PositiveInt | None = None
     """Steps per second of the video; default 30 for Atari, 10 elsewhere."""
     out: str | None = None
     """Where to write, without file ending; default: RUN/watch/episode, or runs/watch/NAME for a file or checkpoint."""

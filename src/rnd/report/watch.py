@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 from rich.console import Console
 
-from rnd.config import Config, positive
+from rnd.config import Config, check_ranges
 from rnd.errors import RunError
 from rnd.record.export import Agent, load_agent, unpacked_name
 from rnd.record.progress import Phase
@@ -26,7 +26,7 @@ from rnd.report.video import Mp4, Overlay
 
 def watch(path: Path, options: WatchOptions, console: Console, note: str = "") -> list[Path]:
     """Play the agent at `path`, write .mp4, .png (with `note` under it), .svg and .csv, and return their paths."""
-    positive(options, "episodes", "spikes", "fps")
+    check_ranges(options)
     stem = Path(options.out) if options.out else default_stem(path)
     video = stem.with_name(stem.name + ".mp4")
     agent = load_agent(path, "cpu")

@@ -290,6 +290,8 @@ def banner(trainer: Trainer, folder: RunFolder, console: Console) -> None:
         f"{config.env.id}: {config.all_envs:,} environments ({spec.backend}), bonus {config.bonus}, "
         f"policy {config.policy}, {parameters:,} trained parameters, {device_text(config, str(trainer.device))}",
     )
+    for note in spec.observation.notes:
+        say(console, note)
     say(console, f"run folder: {folder.path}")
 
 

@@ -6,13 +6,14 @@ import importlib
 import inspect
 import os
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import closing, suppress
 from functools import partial
 from typing import Any
 
 from rnd.components import import_object
 from rnd.config import Config
 from rnd.envs import builtin
+from rnd.envs.observations import is_minigrid, make_encoder
 from rnd.envs.process_io import user_code
 from rnd.envs.spec import Env
 from rnd.envs.splitmix import environment_seed
@@ -39,7 +40,24 @@ def make_env(config: Config, i: int) -> Env:
         )
     from rnd.envs.gym_env import GymEnv
 
-    return GymEnv(partial(call_factory, gym_factory(env.id), env.id, env.num_envs), env.id, seed)
+    factory = partial(call_factory, gym_factory(env.id), env.id, env.num_envs)
+    return GymEnv(factory, env.id, seed, flattens(config))
+
+
+def flattens(config: Config) -> bool:
+    """Whether pictures are read as vectors: where the policy was named that reads nothing else."""
+    return config.policy == "mlp"
+
+
+def shows_pictures(game: str) -> bool:
+    """Whether the networks will get pictures from a game. Makes one environment where its name does not say so."""
+    if game in ATARI_GAMES or game.startswith("ALE/"):
+        return True
+    if game.startswith("rnd/") or is_minigrid(game):
+        return False
+    with closing(call_factory(gym_factory(game), game, num_envs=1)) as env:
+        space = getattr(env, "single_observation_space", env.observation_space)
+        return make_encoder(space, game)[0].kind == "image"
 
 
 def rom_of(env_id: str) -> str:

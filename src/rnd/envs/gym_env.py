@@ -25,10 +25,11 @@ from rnd.errors import RunError, UserError
 class GymEnv(Env):
     """One Gymnasium environment with same-step reset."""
 
-    def __init__(self, factory: Callable[[], Any], env_id: str, seed: int):
+    def __init__(self, factory: Callable[[], Any], env_id: str, seed: int, flatten: bool = False):
+        """`flatten`: pictures are read as vectors."""
         self.env = factory()
         self.seed, self.episode = seed, 0
-        observation, self.encode = make_encoder(self.env.observation_space, env_id)
+        observation, self.encode = make_encoder(self.env.observation_space, env_id, flatten)
         self.to_gym = ActionTranslator(self.env.action_space, env_id)
         grid = env_id.startswith(("MiniGrid", "BabyAI"))
         self.spec = EnvSpec(

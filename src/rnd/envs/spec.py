@@ -25,6 +25,8 @@ class ObservationSpec:
     low: tuple[float, ...] = ()
     """Bounds of the components of a vector; empty: none."""
     high: tuple[float, ...] = ()
+    notes: tuple[str, ...] = ()
+    """Lines for the start banner: what the networks do not see."""
 
     @property
     def dtype(self) -> Any:

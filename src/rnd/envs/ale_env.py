@@ -94,7 +94,7 @@ class AleEnv(Env):
         header = {"rom": self.rom, "random": self.random.state, "executed": self.executed, "frames": self.frames}
         return json.dumps(header).encode() + b"\n" + bytes(self.ale.cloneState(include_rng=True).serialize())
 
-    def load(self, data: bytes, out: Arrays, i: int) -> None:
+    def load(self, data: bytes, out: Arrays, i: int) -> bool:
         from ale_py import ALEState
 
         line, raw = data.split(b"\n", 1)
@@ -104,6 +104,7 @@ class AleEnv(Env):
         self.random = SplitMix64(int(header["random"]))
         self.executed, self.frames = int(header["executed"]), int(header["frames"])
         self.ale.restoreState(ALEState(raw))
+        return True
 
     def _write_observation(self, out: Arrays, i: int) -> None:
         self._draw(out["obs"][i])

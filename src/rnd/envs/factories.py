@@ -10,7 +10,7 @@ from contextlib import closing, suppress
 from functools import partial
 from typing import Any
 
-from rnd.components import import_object
+from rnd.components import import_module
 from rnd.config import Config
 from rnd.envs import builtin
 from rnd.envs.observations import is_minigrid, make_encoder
@@ -77,18 +77,34 @@ def call_factory(factory: Callable[..., Any], env_id: str, num_envs: int) -> Any
     with suppress(ValueError):  # a function in C may have no signature
         if "num_envs" in inspect.signature(factory).parameters:
             factory = partial(factory, num_envs=num_envs)
+        try:
+            inspect.signature(factory).bind()
+        except TypeError as error:
+            raise UserError(f"{env_id} is {error}; rnd gives it none but num_envs: give it a default") from None
     with user_code(f"the factory {env_id}"):
         made = factory()
+    if made is None:
+        raise UserError(f"{env_id} returned nothing; let it return the environment")
     if not all(hasattr(made, name) for name in ("reset", "step", "close", "action_space", "observation_space")):
         raise UserError(f"{env_id} made no Gymnasium environment but {type(made).__name__}; see docs/environments.md")
     return made
 
 
 def gym_factory(env_id: str) -> Callable[..., Any]:
-    """The function that makes an environment, from a Gymnasium id or `module:function`."""
+    """The function that makes an environment, from a Gymnasium id, `module:function`, or `module:id`, which Gymnasium
+    has too: the id is one that the module registers."""
     if ":" not in env_id:
         return partial(_make_gym, env_id)
-    factory: Callable[..., Any] = import_object(env_id, "environment factory")
+    import gymnasium
+
+    module, name = import_module(env_id, "environment"), env_id.partition(":")[2]
+    if not hasattr(module, name) and name in gymnasium.registry:
+        return partial(_make_gym, name)
+    if not hasattr(module, name):
+        public = [word for word in dir(module) if not word.startswith("_")]
+        choices = nearest(name, [*public, *gymnasium.registry])
+        raise UserError(f"{env_id}: its module has no function {name!r} and registers no such id; {choices}")
+    factory: Callable[..., Any] = getattr(module, name)
     if not callable(factory):
         raise UserError(f"{env_id} is no function but {type(factory).__name__}; see docs/environments.md")
     return factory
@@ -120,6 +136,9 @@ def _make_gym(env_id: str, **options: Any) -> Any:
             except ImportError as error:
                 raise UserError(f"{env_id} needs a package that is not installed: pip install {package}") from error
     if env_id not in gymnasium.registry:
+        for module, _ in PACKAGES.values():
+            with suppress(Exception):  # those that are installed add their names
+                importlib.import_module(module)
         choices = [*ATARI_GAMES, *ATARI_GAMES.values(), *builtin.NAMES, *gymnasium.registry]
         raise UserError(f"unknown environment {env_id}; {nearest(env_id, choices)}")
     try:

@@ -111,7 +111,7 @@ class GymVectorEnvs(VectorEnv):
 
     def _load(self, state: Arrays) -> None:
         self.loads = int(state["loads"]) + 1  # so that the seeds differ from those of the first start
-        self._restart = True
+        self._restart, self.restarted = True, set(range(self.num_envs))
 
     def _state_layout(self) -> dict[str, Rows]:
         return {"loads": "shared"}

@@ -82,7 +82,8 @@ def is_text(space: Any) -> bool:
 
 
 def is_minigrid(env_id: str) -> bool:
-    return env_id.startswith(("MiniGrid-", "BabyAI-"))
+    """Whether an id, or `module:id`, is one of MiniGrid's."""
+    return env_id.rpartition(":")[2].startswith(("MiniGrid-", "BabyAI-"))
 
 
 def layout_of(space: Any, grid: bool) -> str | None:
@@ -120,7 +121,7 @@ def channels_per_frame(layout: str, channels: int) -> int:
 
 
 def stack_note(space: Any, layout: str, env_id: str) -> tuple[str, ...]:
-    size = dict(zip(layout, space.shape, strict=True))
+    size: dict[str, int] = dict(zip(layout, space.shape, strict=True))
     frames = size.get("S", size.get("C", 1) // channels_per_frame(layout, size.get("C", 1)))
     return (f"{env_id}: of its {frames} stacked frames the newest is read; rnd stacks frames itself",) * (frames > 1)
 
@@ -155,7 +156,8 @@ def to_bytes(frame: np.ndarray, low: float, high: float) -> np.ndarray:
     scaled = (frame - low) * (255 / (high - low))
     if not (scaled.min() >= -255 and scaled.max() <= 510):  # nor NaN
         raise WrongObservationError(f"its picture has numbers that are NaN or far outside {low:g} to {high:g}")
-    return np.rint(scaled.clip(0, 255)).astype(np.uint8)
+    pixels: np.ndarray = np.rint(scaled.clip(0, 255)).astype(np.uint8)
+    return pixels
 
 
 def part_of(obs: Any, path: Path) -> Any:

@@ -263,7 +263,8 @@ def unbounded(size: int) -> tuple[np.ndarray, np.ndarray]:
 
 def concatenated(parts: dict[Any, Part]) -> Part:
     """Parts by name or position, one after the other."""
-    lows, highs = ([np.zeros(0), *(part[k] for part in parts.values())] for k in (0, 1))
+    lows: list[np.ndarray] = [np.zeros(0), *(low for low, _, _ in parts.values())]
+    highs: list[np.ndarray] = [np.zeros(0), *(high for _, high, _ in parts.values())]
     ends = np.cumsum([len(low) for low in lows]).tolist()
     slices = [(name, part[2], slice(*ends[k : k + 2])) for k, (name, part) in enumerate(parts.items()) if len(part[0])]
 

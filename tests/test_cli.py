@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from rnd.cli import positionals, share_cores
+from rnd.cli import OTHER_NAMES, flags, positionals, share_cores
 from rnd.config import Config
 
 
@@ -53,6 +53,7 @@ def test_train_help_explains_the_fields():
         (["train", "--env.num-envs", "0"], "--env.num-envs must be greater than 0"),
         (["train", "--env.num-envs", "30"], "nearest: --env.num-envs 32"),
         (["train", "--gama-ext", "0.9"], "nearest: --gamma-ext"),
+        (["train", "--learning-rate", "1e-3"], "unknown flag --learning-rate; nearest: --lr"),
         (["train", "--bonus", "rdn"], "nearest: rnd"),
         (["train", "--policy", "cmm"], "cnn"),
         (["train", "--ext-coef", "0", "--int-coef", "0"], "both reward streams are switched off"),
@@ -74,6 +75,11 @@ def test_bad_input_gets_one_line_and_exit_code_2(arguments, hint, tmp_path):
     assert hint in done.stderr
     assert "Traceback" not in done.stderr
     assert not any(tmp_path.iterdir())
+
+
+def test_flags_of_other_libraries_lead_to_ours():
+    ours = flags(Config)
+    assert {*OTHER_NAMES.values()} <= {*ours} and not {*OTHER_NAMES} & {*ours}
 
 
 def test_names_and_flags_come_in_any_order():

@@ -31,6 +31,32 @@ COMMANDS = {
 }
 """Name to (module with a `main(arguments)`, one line for --help)."""
 
+OTHER_NAMES = {
+    "--learning-rate": "--lr",
+    "--n-steps": "--rollout-steps",
+    "--num-steps": "--rollout-steps",
+    "--rollout-fragment-length": "--rollout-steps",
+    "--batch-size": "--minibatches",
+    "--minibatch-size": "--minibatches",
+    "--num-minibatches": "--minibatches",
+    "--n-epochs": "--epochs",
+    "--num-epochs": "--epochs",
+    "--update-epochs": "--epochs",
+    "--ent-coef": "--entropy-coef",
+    "--vf-coef": "--value-coef",
+    "--clip-coef": "--clip-range",
+    "--clip-param": "--clip-range",
+    "--gamma": "--gamma-ext",
+    "--lambda": "--gae-lambda",
+    "--total-timesteps": "--frames",
+    "--n-envs": "--env.num-envs",
+    "--num-envs": "--env.num-envs",
+    "--num-workers": "--env.workers",
+    "--exp-name": "--name",
+    "--track": "--writers",
+}
+"""Flags of CleanRL, Stable-Baselines3 and RLlib, and those that do the same here."""
+
 T = TypeVar("T")
 
 
@@ -177,7 +203,8 @@ def check_flags(cls: Any, arguments: list[str]) -> None:
     for argument in arguments:
         flag = argument.split("=", 1)[0].replace("_", "-")
         if flag.startswith("--") and flag not in known:
-            raise UserError(f"unknown flag {flag}; {nearest(flag, known)}")
+            ours = OTHER_NAMES.get(flag)
+            raise UserError(f"unknown flag {flag}; " + (f"nearest: {ours}" if ours in known else nearest(flag, known)))
 
 
 def flags(cls: Any, prefix: str = "--", switches: bool = False) -> list[str]:

@@ -68,24 +68,29 @@ class Registry(Generic[C]):
 
 
 def import_object(name: str, what: str) -> Any:
-    """The object that `module:attribute` names; modules in the working directory are found, as by `python -m`."""
-    module, _, attribute = name.partition(":")
-    if not all(part.isidentifier() for part in (*module.split("."), attribute)):
+    """The object that `module:attribute` names."""
+    found, attribute = import_module(name, what), name.partition(":")[2]
+    if not hasattr(found, attribute):
+        choices = nearest(attribute, dir(found))
+        raise UserError(f"cannot load the {what} {name}: its module has no attribute {attribute!r}; {choices}")
+    return getattr(found, attribute)
+
+
+def import_module(name: str, what: str) -> Any:
+    """The module that `module:name` names; those in the working directory are found, as by `python -m`."""
+    module, _, inside = name.partition(":")
+    if not inside or not all(part.isidentifier() for part in module.split(".")):
         raise UserError(f"cannot load the {what} {name}: it is not of the form module:name")
     if str(Path.cwd()) not in sys.path:
         sys.path.insert(0, str(Path.cwd()))
     try:
-        found = importlib.import_module(module)
+        return importlib.import_module(module)
     except ImportError as error:
         raise UserError(f"cannot load the {what} {name}: {error}") from error
     except (Exception, SystemExit) as error:  # of the user's own code: the traceback says where
         wrong = UserError(f"cannot load the {what} {name}: its module raised {type(error).__name__}: {error}")
         wrong.add_note("".join(traceback.format_exception(error)).rstrip())
         raise wrong from error
-    if not hasattr(found, attribute):
-        choices = nearest(attribute, dir(found))
-        raise UserError(f"cannot load the {what} {name}: its module has no attribute {attribute!r}; {choices}")
-    return getattr(found, attribute)
 
 
 BONUSES: Registry[Any] = Registry(

@@ -80,7 +80,7 @@ class EnvConfig:
     """The environments."""
 
     id: str = state_field("ALE/MontezumaRevenge-v5", "game")
-    """Atari game, Gymnasium id, or Python factory `module:function`."""
+    """Atari game, Gymnasium id (also `module:id`), or Python factory `module:function`."""
     num_envs: PositiveInt = state_field(128, "number of environments")
     """Environments stepped together (N); with several ranks, those of each."""
     workers: Annotated[int, Range(0, 1024)] | None = place_field(None)

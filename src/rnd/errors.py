@@ -43,5 +43,6 @@ def nearest(word: str, choices: Iterable[str], count: int = 3) -> str:
     names = sorted(set(choices))
     lowered = {name.lower(): name for name in names}
     close = difflib.get_close_matches(word.lower(), lowered, n=count, cutoff=0.5)
-    found = [lowered[name] for name in close] or names[:count]
+    within = [name for name in names if word.lower() in name.lower()]
+    found = ([lowered[name] for name in close] or within or names)[:count]
     return "nearest: " + ", ".join(found) if found else "no choices are known"

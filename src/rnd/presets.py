@@ -25,12 +25,12 @@ ATARI_GAMES = {
 """The six games of the paper, and the seventh hard-exploration game that it names."""
 
 
-def preset(game: str) -> Config:
-    """The config from which `rnd train GAME` starts."""
+def preset(game: str, image: bool = False) -> Config:
+    """The config from which `rnd train GAME` starts. `image`: a Gymnasium environment that shows pictures."""
     env_id = ATARI_GAMES.get(game, game)
     if env_id.startswith("ALE/"):
         return atari(env_id)
-    return builtin(env_id) if env_id.startswith("rnd/") else small(env_id)
+    return builtin(env_id) if env_id.startswith("rnd/") else small(env_id, image)
 
 
 def atari(env_id: str) -> Config:
@@ -38,15 +38,17 @@ def atari(env_id: str) -> Config:
     return Config(env=EnvConfig(id=env_id))
 
 
-def small(env_id: str) -> Config:
-    """A run of minutes on two cores, for vector observations. Sparse-reward tasks are what it is tuned on."""
+def small(env_id: str, image: bool = False) -> Config:
+    """A run of minutes on two cores, for vector observations. Sparse-reward tasks are what it is tuned on.
+
+    Pictures: the CNN with the learning rate that PPO is used with on Atari elsewhere; not tuned."""
     return Config(
         env=EnvConfig(id=env_id, num_envs=32, frame_skip=1, sticky=0.0),
         bonus_options=BonusOptions(features=64, hidden=128, keep=1.0, random_steps=128),
-        policy="mlp",
+        policy="cnn" if image else "mlp",
         frames=600_000,
         rollout_steps=64,
-        lr=1e-3,
+        lr=2.5e-4 if image else 1e-3,
         clip_range=0.2,
         entropy_coef=0.003,
         gamma_ext=0.99,
@@ -75,9 +77,10 @@ def changes(config: Config, *roles: str) -> dict[str, Any]:
 
     Options that only a module of the user's own declares count as changed: their defaults are not known here.
     """
-    start = replace(preset(config.env.id), bonus=config.bonus, policy=config.policy)
+    default = preset(config.env.id, image=config.policy == "cnn")  # which nothing but pictures can have
+    start = replace(default, bonus=config.bonus, policy=config.policy)
     config, before = resolve(config, import_all=False), resolve(start, import_all=False).flat()
-    before |= {"bonus": preset(config.env.id).bonus, "policy": preset(config.env.id).policy}
+    before |= {"bonus": default.bonus, "policy": default.policy}
     flat = config.flat()
     names = [name for role in roles for name in config.named(role)]
     return {name: flat[name] for name in flat if name in names and flat[name] != before.get(name, object())}

@@ -116,9 +116,16 @@ def resume(path: Path, console: Console, frames: int | None = None, trusted: boo
 
 
 def make_envs(config: Config, ranks: Ranks) -> VectorEnv:
-    """The environments. Refuses them first where their rollouts cannot fit into memory."""
+    """The environments, of which is known whether they repeat themselves. Refuses them first where their rollouts
+    cannot fit into memory."""
     memory.check(config, memory.guess_observation(config), resolve_device(config, ranks))
-    return envs.make(config)
+    env = envs.make(config)
+    try:
+        env.check_repeats()
+    except BaseException:
+        env.close()
+        raise
+    return env
 
 
 def console_of(ranks: Ranks, console: Console) -> Console:
@@ -191,6 +198,8 @@ def restore(
         raise RunError(f"the checkpoint in {folder.path} does not fit this version of rnd: {error}") from error
     banner(trainer, folder, console)
     say(console, f"resumed at iteration {trainer.iteration:,}, {trainer.frames:,} frames")
+    if trainer.ranks.all_max(len(trainer.env.restarted))[0]:
+        say(console, f"{trainer.config.env.id} cannot continue unfinished episodes: new ones start")
     if not exact:
         before = device_text(Config.from_dict(about["config"]), about["device"])
         now = device_text(trainer.config, trainer.device.type)
@@ -341,6 +350,10 @@ def banner(trainer: Trainer, folder: RunFolder, console: Console) -> None:
         f"{config.env.id}: {config.all_envs:,} environments ({spec.backend}), bonus {config.bonus}, "
         f"policy {config.policy}, {parameters:,} trained parameters, {device_text(config, str(trainer.device))}",
     )
+    for note in spec.observation.notes:
+        say(console, note)
+    if not trainer.env.repeats:
+        say(console, f"{spec.id} draws randomness from elsewhere than its seed: no run of it can be repeated exactly")
     say(console, f"run folder: {folder.path}")
 
 

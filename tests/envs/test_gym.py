@@ -297,12 +297,54 @@ class Forgetful(Walk):
         return self._observation(), {}
 
 
-def test_an_environment_that_ignores_its_seed_cannot_be_restored():
-    with closing(envs.make(config("test_gym:Forgetful"))) as env:
+class Drifting(Walk):
+    """Its steps, not its resets, draw from a generator that ignores the seed; may fail where it was not before."""
+
+    def step(self, action):
+        obs, *rest = super().step(action)
+        self.mark += float(np.random.default_rng().integers(1, 10**6))
+        return obs, *rest
+
+
+@pytest.mark.parametrize(("name", "repeats"), [("Forgetful", False), ("Drifting", False), ("Walk", True)])
+@pytest.mark.parametrize("workers", [0, 2])
+def test_environments_that_ignore_their_seed_are_noticed(name, repeats, workers):
+    with closing(envs.make(config(f"test_gym:{name}", workers=workers))) as env:
+        env.check_repeats()
+        assert env.repeats == repeats
+
+
+@pytest.mark.parametrize("noticed", [True, False])
+@pytest.mark.parametrize("workers", [0, 2])
+def test_an_environment_that_ignores_its_seed_continues_with_new_episodes(noticed, workers):
+    """Those of the saved state end as at a time limit, and are not reported."""
+    with closing(envs.make(config("test_gym:Forgetful", workers=workers))) as env:
         env.reset()
-        state = env.state_dict()
-        with pytest.raises(RunError, match=r"environment 0: test_gym:Forgetful does not repeat itself"):
-            env.load_state_dict(state)
+        for _ in range(LIMIT - 1):
+            last = env.step(np.zeros(4, int)).obs.clone()
+        if noticed:
+            env.check_repeats()
+        env.load_state_dict(env.state_dict())
+        assert env.restarted == {0, 1, 2, 3}
+        result = env.step(np.zeros(4, int))
+        assert result.info.truncated.all() and (result.info.final_obs == last).all() and not result.reward.any()
+        assert result.info.episodes == [] and not env.restarted and (result.obs[:, 0] == 0).all()
+        for _ in range(LIMIT):
+            result = env.step(np.zeros(4, int))
+        assert [episode.length for episode in result.info.episodes] == [LIMIT] * 4
+
+
+def test_a_replay_that_ends_early_or_raises_is_no_continuation():
+    env = GymEnv(Walk, "walk", seed=1)
+    out = {name: np.zeros(shape, dtype) for name, (shape, dtype) in buffer_layout(env.spec, 1).items()}
+    env.reset(out, 0)
+    for _ in range(LIMIT - 1):
+        env.step(out, 0)
+    assert env.load(env.save(), out, 0)
+    longer = json.dumps({"seed": 1, "episode": 0, "steps": 9}).encode() + b"\n" + bytes(8 * 9)
+    assert not env.load(longer, out, 0)
+    env.env.step = None
+    assert not env.load(longer, out, 0)
 
 
 def test_every_episode_has_its_own_seed():
@@ -365,12 +407,69 @@ def test_saved_actions_that_do_not_exist_are_refused(wrong):
         ("rnd/DeepSee", "nearest: rnd/DeepSea-"),
         ("MiniGrid-MultiRom-N4-S5-v0", "nearest: MiniGrid-MultiRoom-N4-S5-v0"),
         ("nowhere:make", "No module named 'nowhere'"),
-        ("test_gym:nothing", "has no attribute 'nothing'"),
+        ("test_gym:nothing", "its module has no function 'nothing' and registers no such id"),
+        ("minigrid:MiniGrid-MultiRom-N4-S5-v0", "nearest: MiniGrid-MultiRoom-N4-S5-v0"),
+        ("multiroom", "nearest: MiniGrid-MultiRoom-"),
+        ("Acrobt-v1", "nearest: Acrobot-v1"),
+        ("test_gym:", "it is not of the form module:name"),
+        ("test_gym:nobody", "test_gym:nobody returned nothing; let it return the environment"),
+        ("test_gym:sized", "missing a required argument: 'size'; .* give it a default"),
+        ("test_gym:OldReset", "old gym: its reset takes no seed; .*shimmy"),
     ],
 )
 def test_unknown_names(env_id, message):
     with pytest.raises(UserError, match=message):
         envs.make(config(env_id))
+
+
+def nobody():
+    """A factory that forgot its return."""
+
+
+def sized(size, num_envs):
+    return Walk()
+
+
+class OldReset(Walk):
+    def reset(self):
+        return super().reset()[0]
+
+
+class OldResult(Walk):
+    def reset(self, seed=None):
+        return super().reset(seed=seed)[0]
+
+
+class OldStep(Walk):
+    def step(self, action):
+        obs, reward, terminated, truncated, info = super().step(action)
+        return obs, reward, terminated or truncated, info
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("OldResult", "its reset does not return an observation and a dictionary"),
+        ("OldStep", "its step returns 4 values"),
+    ],
+)
+def test_environments_of_the_old_gym_get_advice(name, message):
+    with (
+        closing(envs.make(config(f"test_gym:{name}"))) as env,
+        pytest.raises(RunError, match=f"{message}.*shimmy") as said,
+    ):
+        env.reset()
+        env.step(np.zeros(4, int))
+    assert not getattr(said.value, "__notes__", [])  # no traceback
+
+
+def test_an_id_that_a_module_registers():
+    """As in Gymnasium: `module:id` imports the module first."""
+    plain, other = "MiniGrid-Empty-5x5-v0", "minigrid:MiniGrid-Empty-5x5-v0"
+    with closing(envs.make(config(plain))) as env, closing(envs.make(config(other))) as same:
+        assert (env.reset() == same.reset()).all() and same.spec.has_cells
+    with closing(envs.make(config("gymnasium.envs.classic_control:CartPole-v1"))) as env:
+        assert env.spec.observation.shape == (4,)
 
 
 @pytest.mark.parametrize(

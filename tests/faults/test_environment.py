@@ -60,3 +60,24 @@ def test_a_module_that_cannot_be_imported_shows_its_traceback(tmp_path):
     (tmp_path / "half_written.py").write_text("import sys\nsys.exit(3)\n")
     code, said = Rnd("train", "half_written:make", *FLAGS, cwd=tmp_path).finish()
     assert code == 2 and "its module raised SystemExit: 3" in said and 'half_written.py", line 2' in said
+
+
+UNSEEDED = """
+import numpy as np
+from gymnasium.envs.classic_control import CartPoleEnv
+
+class make(CartPoleEnv):
+    def step(self, action):
+        obs, *rest = super().step(action)
+        self.state = np.asarray(self.state) + np.random.default_rng().normal(0, 1e-3, 4)
+        return obs, *rest
+"""
+
+
+def test_an_environment_that_ignores_its_seed_can_be_resumed(tmp_path):
+    (tmp_path / "unseeded.py").write_text(UNSEEDED)
+    code, said = Rnd("train", "unseeded:make", *FLAGS, "--frames", str(2 * FRAMES), cwd=tmp_path).finish()
+    assert code == 0 and said.count("unseeded:make draws randomness from elsewhere than its seed") == 1, said
+    code, said = Rnd("resume", "run", "--frames", str(4 * FRAMES), cwd=tmp_path).finish()
+    assert code == 0 and said.count("unseeded:make cannot continue unfinished episodes: new ones start") == 1, said
+    assert iterations(tmp_path / "run") == [1, 2, 3, 4]

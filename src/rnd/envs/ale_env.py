@@ -94,7 +94,7 @@ class AleEnv(Env):
         header = {"rom": self.rom, "random": self.random.state, "executed": self.executed, "frames": self.frames}
         return json.dumps(header).encode() + b"\n" + bytes(self.ale.cloneState(include_rng=True).serialize())
 
-    def load(self, data: bytes, out: Arrays, i: int) -> None:
+    def load(self, data: bytes, out: Arrays, i: int) -> bool:
         from ale_py import ALEState
 
         line, raw = data.split(b"\n", 1)
@@ -106,6 +106,7 @@ class AleEnv(Env):
         if self.executed not in (0, *self.actions) or self.frames < 0:
             raise ValueError(f"a saved state with action {self.executed} at frame {self.frames}")
         self.ale.restoreState(ALEState(raw))
+        return True
 
     def _write_observation(self, out: Arrays, i: int) -> None:
         self._draw(out["obs"][i])

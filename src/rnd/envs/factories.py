@@ -6,13 +6,14 @@ import importlib
 import inspect
 import os
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import closing, suppress
 from functools import partial
 from typing import Any
 
-from rnd.components import import_object
+from rnd.components import import_module
 from rnd.config import Config
 from rnd.envs import builtin
+from rnd.envs.observations import is_minigrid, make_encoder
 from rnd.envs.process_io import user_code
 from rnd.envs.spec import Env
 from rnd.envs.splitmix import environment_seed
@@ -39,7 +40,24 @@ def make_env(config: Config, i: int) -> Env:
         )
     from rnd.envs.gym_env import GymEnv
 
-    return GymEnv(partial(call_factory, gym_factory(env.id), env.id, env.num_envs), env.id, seed)
+    factory = partial(call_factory, gym_factory(env.id), env.id, env.num_envs)
+    return GymEnv(factory, env.id, seed, flattens(config))
+
+
+def flattens(config: Config) -> bool:
+    """Whether pictures are read as vectors: where the policy was named that reads nothing else."""
+    return config.policy == "mlp"
+
+
+def shows_pictures(game: str) -> bool:
+    """Whether the networks will get pictures from a game. Makes one environment where its name does not say so."""
+    if game in ATARI_GAMES or game.startswith("ALE/"):
+        return True
+    if game.startswith("rnd/") or is_minigrid(game):
+        return False
+    with closing(call_factory(gym_factory(game), game, num_envs=1)) as env:
+        space = getattr(env, "single_observation_space", env.observation_space)
+        return make_encoder(space, game)[0].kind == "image"
 
 
 def rom_of(env_id: str) -> str:
@@ -59,18 +77,34 @@ def call_factory(factory: Callable[..., Any], env_id: str, num_envs: int) -> Any
     with suppress(ValueError):  # a function in C may have no signature
         if "num_envs" in inspect.signature(factory).parameters:
             factory = partial(factory, num_envs=num_envs)
+        try:
+            inspect.signature(factory).bind()
+        except TypeError as error:
+            raise UserError(f"{env_id} is {error}; rnd gives it none but num_envs: give it a default") from None
     with user_code(f"the factory {env_id}"):
         made = factory()
+    if made is None:
+        raise UserError(f"{env_id} returned nothing; let it return the environment")
     if not all(hasattr(made, name) for name in ("reset", "step", "close", "action_space", "observation_space")):
         raise UserError(f"{env_id} made no Gymnasium environment but {type(made).__name__}; see docs/environments.md")
     return made
 
 
 def gym_factory(env_id: str) -> Callable[..., Any]:
-    """The function that makes an environment, from a Gymnasium id or `module:function`."""
+    """The function that makes an environment, from a Gymnasium id, `module:function`, or `module:id`, which Gymnasium
+    has too: the id is one that the module registers."""
     if ":" not in env_id:
         return partial(_make_gym, env_id)
-    factory: Callable[..., Any] = import_object(env_id, "environment factory")
+    import gymnasium
+
+    module, name = import_module(env_id, "environment"), env_id.partition(":")[2]
+    if not hasattr(module, name) and name in gymnasium.registry:
+        return partial(_make_gym, name)
+    if not hasattr(module, name):
+        public = [word for word in dir(module) if not word.startswith("_")]
+        choices = nearest(name, [*public, *gymnasium.registry])
+        raise UserError(f"{env_id}: its module has no function {name!r} and registers no such id; {choices}")
+    factory: Callable[..., Any] = getattr(module, name)
     if not callable(factory):
         raise UserError(f"{env_id} is no function but {type(factory).__name__}; see docs/environments.md")
     return factory
@@ -102,6 +136,9 @@ def _make_gym(env_id: str, **options: Any) -> Any:
             except ImportError as error:
                 raise UserError(f"{env_id} needs a package that is not installed: pip install {package}") from error
     if env_id not in gymnasium.registry:
+        for module, _ in PACKAGES.values():
+            with suppress(Exception):  # those that are installed add their names
+                importlib.import_module(module)
         choices = [*ATARI_GAMES, *ATARI_GAMES.values(), *builtin.NAMES, *gymnasium.registry]
         raise UserError(f"unknown environment {env_id}; {nearest(env_id, choices)}")
     try:

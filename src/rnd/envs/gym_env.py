@@ -2,7 +2,8 @@
 
 It is saved as its seed and its actions: every episode starts with `reset(seed=...)`, so the state within an episode is
 that seed and the actions since. This is exact for every environment that draws its randomness from its seed, and
-nothing is pickled. Restoring checks that the replay ends in the observation that was saved.
+nothing is pickled. Restoring checks that the replay ends in the observation that was saved; where it does not, the
+episode is given up and a new one starts.
 
 Episode e of an environment starts with the upper 31 bits (some environments take no more) of a hash of the
 environment's seed plus e: the same in every backend, and however often the run was interrupted.
@@ -10,31 +11,42 @@ environment's seed plus e: the same in every backend, and however often the run 
 
 from __future__ import annotations
 
+import inspect
 import json
 import math
+import time
 from collections.abc import Callable
+from contextlib import closing
 from typing import Any
 
 import numpy as np
 
-from rnd.envs.observations import WrongObservationError, make_encoder
-from rnd.envs.spec import ActionSpec, Arrays, Env, EnvSpec
+from rnd.envs.observations import WrongObservationError, is_minigrid, make_encoder
+from rnd.envs.process_io import FAULTS
+from rnd.envs.spec import ActionSpec, Arrays, Env, EnvSpec, buffer_layout
 from rnd.envs.splitmix import mix
 from rnd.errors import RunError, UserError
 
 LONGEST_EPISODE = 2**20
 """Steps after which an episode is truncated: its actions are kept until it ends, and played again to restore it."""
+TRIAL_STEPS, TRIAL_SECONDS = 32, 1.0
+"""How long an environment is played to find out whether it repeats itself."""
 
 
 class GymEnv(Env):
     """One Gymnasium environment with same-step reset."""
 
-    def __init__(self, factory: Callable[[], Any], env_id: str, seed: int):
-        self.env = factory()
+    def __init__(self, factory: Callable[[], Any], env_id: str, seed: int, flatten: bool = False):
+        """`flatten`: pictures are read as vectors."""
+        self.factory, self.env = factory, factory()
+        self.env_id, self.flatten = env_id, flatten
+        parameters = inspect.signature(self.env.reset).parameters.values()
+        if not any(p.name == "seed" or p.kind is p.VAR_KEYWORD for p in parameters):
+            raise old_gym(env_id, "its reset takes no seed")
         self.seed, self.episode = seed, 0
-        observation, self.encode = make_encoder(self.env.observation_space, env_id)
+        observation, self.encode = make_encoder(self.env.observation_space, env_id, flatten)
         self.to_gym = ActionTranslator(self.env.action_space, env_id)
-        grid = env_id.startswith(("MiniGrid", "BabyAI"))
+        grid = is_minigrid(env_id)
         self.spec = EnvSpec(
             id=env_id,
             observation=observation,
@@ -51,11 +63,16 @@ class GymEnv(Env):
         self.longest_log = LONGEST_EPISODE * self.log_type.itemsize * math.prod(action.shape)
         self.log = bytearray()
         """The actions since the start of the episode, in the smallest integers that hold them."""
+        self.lost = False
+        """The episode could not be restored: the next step ends it."""
 
     def reset(self, out: Arrays, i: int) -> None:
         self._write(self._start(), out, i)
 
     def step(self, out: Arrays, i: int) -> None:
+        if self.lost:
+            self._give_up(out, i)
+            return
         obs, reward, terminated, truncated, _ = self._act(out["action"][i])
         truncated = truncated or len(self.log) >= self.longest_log
         out["reward"][i] = reward
@@ -71,7 +88,7 @@ class GymEnv(Env):
         header = {"seed": self.seed, "episode": self.episode, "type": self.log_type.str}
         return json.dumps(header).encode() + b"\n" + self.log
 
-    def load(self, data: bytes, out: Arrays, i: int) -> None:
+    def load(self, data: bytes, out: Arrays, i: int) -> bool:
         line, raw = data.split(b"\n", 1)
         header = json.loads(line)
         self.seed, self.episode = int(header["seed"]), int(header["episode"])
@@ -80,16 +97,57 @@ class GymEnv(Env):
         actions = np.frombuffer(raw, stored).reshape(-1, *spec.shape).astype(spec.dtype)
         if spec.kind != "continuous" and ((actions < 0) | (actions >= np.array(spec.sizes))).any():
             raise ValueError("a saved episode with actions that the environment does not have")
-        obs = self._start()
-        for action in actions:
-            obs = self._act(action)[0]
-        replayed = np.zeros_like(out["obs"][i])
-        self.encode(obs, replayed)
-        if not np.array_equal(replayed, out["obs"][i]):
-            raise RunError(
-                f"{self.spec.id} does not repeat itself from its seed and actions, so it cannot be restored exactly; "
-                "make it draw its randomness from reset(seed=...)"
+        self.lost = not (self.exact and self._replay(actions, out["obs"][i]))
+        return not self.lost
+
+    def _replay(self, actions: np.ndarray, saved: np.ndarray) -> bool:
+        """Play the actions of a saved episode; returns whether that leads to the saved observation."""
+        replayed = np.zeros_like(saved)
+        try:
+            obs, ended = self._start(), False
+            for action in actions:
+                if ended:
+                    return False
+                obs, _, terminated, truncated, _ = self._act(action)
+                ended = bool(terminated or truncated)
+            self.encode(obs, replayed)
+        except FAULTS:  # an action that is impossible in another state; if it is a fault, the next episode has it too
+            return False
+        return np.array_equal(replayed, saved)
+
+    def _give_up(self, out: Arrays, i: int) -> None:
+        """End the episode that could not be restored, as at a time limit, and start the next."""
+        self.lost = False
+        for name in ("obs", "room"):
+            out[f"final_{name}"][i] = out[name][i]
+        out["reward"][i], out["terminated"][i], out["truncated"][i] = 0, False, True
+        self.episode += 1
+        self.reset(out, i)
+
+    def repeats(self) -> bool:
+        """Plays the same actions twice from the same seed, in an environment that is closed after it."""
+        try:
+            with closing(GymEnv(self.factory, self.env_id, self.seed, self.flatten)) as other:
+                first, second = other._trial(), other._trial()
+                return all(a == b for a, b in zip(first, second, strict=False))
+        except FAULTS:  # the run itself will meet it, and reports where
+            return True
+
+    def _trial(self) -> list[bytes]:
+        """What the steps of a first episode of random actions returned; fewer where they are slow."""
+        out: Arrays = {name: np.zeros(shape, dtype) for name, (shape, dtype) in buffer_layout(self.spec, 1).items()}
+        random, action, deadline = np.random.default_rng(0), self.spec.action, time.monotonic() + TRIAL_SECONDS
+        self.episode = 0
+        self.reset(out, 0)
+        seen = [out["obs"].tobytes()]
+        while len(seen) <= TRIAL_STEPS and time.monotonic() < deadline:
+            drawn = (
+                random.standard_normal(action.sizes) if action.kind == "continuous" else random.integers(action.sizes)
             )
+            out["action"][0] = drawn.reshape(action.shape)
+            self.step(out, 0)
+            seen.append(b"".join(out[name].tobytes() for name in ("obs", "reward", "terminated", "truncated")))
+        return seen
 
     def close(self) -> None:
         self.env.close()
@@ -107,11 +165,26 @@ class GymEnv(Env):
 
     def _start(self) -> Any:
         self.log.clear()
-        return self.env.reset(seed=mix((self.seed + self.episode) % 2**64) >> 33)[0]
+        result = self.env.reset(seed=mix((self.seed + self.episode) % 2**64) >> 33)
+        if not (isinstance(result, tuple) and len(result) == 2 and isinstance(result[1], dict)):
+            raise old_gym(self.env_id, "its reset does not return an observation and a dictionary")
+        return result[0]
 
     def _act(self, action: np.ndarray) -> Any:
         self.log += action.astype(self.log_type).tobytes()
-        return self.env.step(self.to_gym(action))
+        result = self.env.step(self.to_gym(action))
+        if not (isinstance(result, tuple) and len(result) == 5):
+            count = len(result) if isinstance(result, tuple) else 1
+            raise old_gym(self.env_id, f"its step returns {count} value{'s' * (count != 1)}, not 5")
+        return result
+
+
+def old_gym(env_id: str, what: str) -> UserError:
+    """The error for an environment that does not have Gymnasium's interface."""
+    return UserError(
+        f"{env_id} does not have the interface of Gymnasium, maybe that of the old gym: {what}; wrap it in "
+        'shimmy.GymV21CompatibilityV0(env=...), from pip install "shimmy[gym-v21]"'
+    )
 
 
 class ActionTranslator:
@@ -135,7 +208,7 @@ class ActionTranslator:
 
 def is_sparse(env: Any, env_id: str) -> bool:
     """Whether any reward is a success: in MiniGrid, and in environments with a true attribute `sparse`."""
-    return env_id.startswith(("MiniGrid", "BabyAI")) or bool(getattr(env.unwrapped, "sparse", False))
+    return is_minigrid(env_id) or bool(getattr(env.unwrapped, "sparse", False))
 
 
 def action_spec(space: Any, env_id: str) -> ActionSpec:

@@ -33,7 +33,7 @@ class GymVectorEnvs(VectorEnv):
     Such an environment cannot be saved: on resuming, unfinished episodes end as at a time limit, and new ones start.
     """
 
-    def __init__(self, vector: Any, env_id: str, num_envs: int, seed: int, first: int = 0):
+    def __init__(self, vector: Any, env_id: str, num_envs: int, seed: int, first: int = 0, flatten: bool = False):
         if vector.num_envs != num_envs:
             raise UserError(
                 f"{env_id} made {vector.num_envs} environments, not {num_envs}; nearest: --env.num-envs "
@@ -41,7 +41,7 @@ class GymVectorEnvs(VectorEnv):
             )
         self.vector, self.mode = vector, autoreset_mode(vector)
         self.seed, self.first, self.loads = seed, first, 0
-        observation, self.encode = make_encoder(vector.single_observation_space, env_id)
+        observation, self.encode = make_encoder(vector.single_observation_space, env_id, flatten)
         self.to_gym = ActionTranslator(vector.single_action_space, env_id)
         spec = EnvSpec(
             id=env_id,
@@ -111,7 +111,7 @@ class GymVectorEnvs(VectorEnv):
 
     def _load(self, state: Arrays) -> None:
         self.loads = int(state["loads"]) + 1  # so that the seeds differ from those of the first start
-        self._restart = True
+        self._restart, self.restarted = True, set(range(self.num_envs))
 
     def _state_layout(self) -> dict[str, Rows]:
         return {"loads": "shared"}

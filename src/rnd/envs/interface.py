@@ -111,6 +111,10 @@ class VectorEnv(ABC):
         self._lengths = np.zeros(num_envs, np.int64)
         self._rooms: list[set[int]] = [set() for _ in range(num_envs)]
         self._room = np.full(num_envs, -1, np.int32)
+        self.repeats = True
+        """Whether episodes are the same whenever they are played from their seeds; see `check_repeats`."""
+        self.restarted: set[int] = set()
+        """Environments whose saved episode could not be continued: their next step ends it, and it is not reported."""
 
     # --- what a subclass implements --------------------------------------------------------------
 
@@ -131,16 +135,24 @@ class VectorEnv(ABC):
 
     @abstractmethod
     def _load(self, state: dict[str, np.ndarray]) -> None:
-        """Continue from what `_save` returned."""
+        """Continue from what `_save` returned. Adds the environments that cannot to `restarted`."""
 
     def _state_layout(self) -> dict[str, Rows]:
         """How each array of `_save` holds the environments. The first array of an Atari backend has its name."""
         return {}
 
+    def _repeats(self) -> bool:
+        """Find out whether episodes can be repeated from their seeds."""
+        return True
+
     def close(self) -> None:
         """Free processes and memory. Safe to call twice."""
 
     # --- what the trainer calls ------------------------------------------------------------------
+
+    def check_repeats(self) -> None:
+        """Play a while in environments that are thrown away. Those that do not repeat themselves restore no episode."""
+        self.repeats = self._repeats()
 
     def reset(self) -> Tensor:
         """Start all episodes; returns the first observations, [N, ...]."""
@@ -217,6 +229,7 @@ class VectorEnv(ABC):
         saved = {name.removeprefix("env."): array for name, array in state.items() if name.startswith("env.")}
         if not self._state_layout().keys() <= saved.keys():
             raise UserError(f"the environments were not saved by {self.spec.backend}; resume with those of that run")
+        self.restarted = set()
         self._load(saved)
 
     def reshard(self, states: list[Arrays], world: int) -> list[Arrays]:
@@ -251,7 +264,9 @@ class VectorEnv(ABC):
         for i in (np.flatnonzero(done | moved) + rows.start).tolist():
             if done[i - rows.start]:
                 entered += self._enter_room(i, "final_room")
-                episodes.append(Episode(i, float(self._returns[i]), int(self._lengths[i]), frozenset(self._rooms[i])))
+                ended = Episode(i, float(self._returns[i]), int(self._lengths[i]), frozenset(self._rooms[i]))
+                episodes += [] if i in self.restarted else [ended]
+                self.restarted.discard(i)
                 self._returns[i], self._lengths[i], self._room[i], self._rooms[i] = 0.0, 0, -1, set()
             entered += self._enter_room(i, "room")
         return episodes, entered

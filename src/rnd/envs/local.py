@@ -10,7 +10,7 @@ import numpy as np
 from rnd.envs.array_env import ArrayEnv
 from rnd.envs.interface import Buffers, Rows, VectorEnv
 from rnd.envs.process_io import FAULTS, describe_error, environment_error, pack_bytes, unpack_bytes
-from rnd.envs.spec import Arrays, Env
+from rnd.envs.spec import Arrays, Env, check_repeats
 
 
 class LocalEnvs(VectorEnv):
@@ -32,18 +32,23 @@ class LocalEnvs(VectorEnv):
 
     def _load(self, state: Arrays) -> None:
         saved = unpack_bytes(state["cells"].tobytes())
-        self._each(slice(0, self.num_envs), lambda env, i: env.load(saved[i], self.buffers.arrays, i))
+        exact = self._each(slice(0, self.num_envs), lambda env, i: env.load(saved[i], self.buffers.arrays, i))
+        self.restarted = {i for i, loaded in enumerate(exact) if not loaded}
+
+    def _repeats(self) -> bool:
+        return check_repeats(self.envs)
 
     def _state_layout(self) -> dict[str, Rows]:
         return {"cells": "packed"}
 
-    def _each(self, rows: slice, do: Callable[[Env, int], Any]) -> None:
-        i = rows.start
+    def _each(self, rows: slice, do: Callable[[Env, int], Any]) -> list[Any]:
+        i, results = rows.start, []
         try:
             for i in range(rows.start, rows.stop):
-                do(self.envs[i], i)
+                results.append(do(self.envs[i], i))
         except FAULTS as error:
             raise environment_error(f"environment {i}", *describe_error(error)) from error
+        return results
 
     def close(self) -> None:
         for env in self.envs:

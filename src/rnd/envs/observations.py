@@ -1,12 +1,13 @@
 """From the observations of Gymnasium environments to those that the networks read: images or vectors.
 
-Images become 84x84 grey frames as in Atari. Everything else becomes one float vector: discrete values and the cells of
-MiniGrid's symbolic view one-hot, texts left out, dictionaries and tuples concatenated.
+Pictures become 84x84 grey frames as in Atari, whatever their layout and numbers are; of a dictionary or tuple that
+has one, nothing else is read. Everything else becomes one float vector: discrete values and the cells of MiniGrid's
+symbolic view one-hot, texts left out, dictionaries and tuples concatenated.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from operator import index
 from typing import Any, NamedTuple
 
@@ -16,8 +17,14 @@ from rnd.envs.spec import ObservationSpec
 from rnd.errors import RunError, UserError
 
 SCREEN = 84
-SMALLEST_IMAGE = 36
-"""Images with a shorter side are read as vectors: they are too small for the convolutions."""
+LAYOUTS = ("HW", "HWC", "CHW", "SHWC", "SCHW", "HWCS")
+"""Axes of a picture: stacked frames (S, the newest last), height, width, channels."""
+SMALLEST_SIDE, SMALLEST_ICON = 36, 8
+"""A Box with shorter sides than the first is a picture only if its channels and range leave no doubt."""
+MOST_CHANNELS = 16
+"""More channels, or stacked frames, than this are no picture."""
+LONG_VECTOR = 4096
+"""Longer vectors get a line of advice at the start."""
 MINIGRID_CELL = (11, 6, 4)
 """Kinds of objects, colours, and states (of doors, or directions) of a cell."""
 
@@ -29,36 +36,138 @@ class WrongObservationError(RunError):
     """An observation that is not of its space. Who made it, and when, is added where that is known."""
 
 
-def make_encoder(space: Any, env_id: str) -> tuple[ObservationSpec, Encoder]:
-    """The spec and the encoder of a Gymnasium observation space."""
-    if is_image(space):
-        return ObservationSpec("image", (SCREEN, SCREEN)), image_encoder(space.shape)
+def make_encoder(space: Any, env_id: str, flatten: bool = False) -> tuple[ObservationSpec, Encoder]:
+    """The spec and the encoder of a Gymnasium observation space. `flatten`: pictures are read as vectors too."""
+    leaves = dict(leaves_of(space))
+    grid = is_minigrid(env_id) or any(type(leaf).__name__ == "MissionSpace" for leaf in leaves.values())
+    layouts = {path: layout_of(leaf, grid) for path, leaf in leaves.items()}
+    for path, layout in layouts.items():
+        if layout and not flatten:
+            dropped = [name_of(p) for p, leaf in leaves.items() if p != path and not is_text(leaf)]
+            notes = [f"{env_id}: the networks see its picture {name_of(path)}, not {', '.join(dropped)}"] * bool(
+                dropped
+            )
+            return image_part(leaves[path], layout, path, (*notes, *stack_note(leaves[path], layout, env_id)))
     low, high, write = make_part(space, env_id)
     if not len(low):
         raise UserError(f"{env_id} has no observation that a network can read; its observation space is {space}")
     bounds = (tuple(low.tolist()), tuple(high.tolist())) if np.isfinite([low, high]).any() else ((), ())
-    return ObservationSpec("vector", (len(low),), *bounds), write
+    advice = "if it is a picture, declare a Box(0, 255, (H, W, 3), uint8); if not, shorten it with a wrapper"
+    if any(layouts.values()):
+        advice = "without --policy mlp it is read as a picture"
+    long = [f"{env_id}: an observation of {len(low):,} numbers makes a large, slow network; {advice}"]
+    return ObservationSpec("vector", (len(low),), *bounds, tuple(long * (len(low) > LONG_VECTOR))), write
 
 
-def is_image(space: Any) -> bool:
-    shape: tuple[int, ...] = getattr(space, "shape", None) or ()
-    big = len(shape) in (2, 3) and min(shape[:2]) >= SMALLEST_IMAGE
-    return big and getattr(space, "dtype", None) == np.uint8 and (len(shape) == 2 or shape[2] in (1, 3, 4))
+Path = tuple[Any, ...]
+"""Names and positions that lead to a part of an observation."""
 
 
-def image_encoder(shape: tuple[int, ...]) -> Encoder:
-    """Grey, 84x84, area interpolation."""
+def leaves_of(space: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
+    """The spaces inside dictionaries and tuples, or the space itself."""
+    parts = getattr(space, "spaces", None)
+    if parts is None:
+        yield path, space
+        return
+    for name, part in parts.items() if isinstance(parts, Mapping) else enumerate(parts):
+        yield from leaves_of(part, (*path, name))
+
+
+def name_of(path: Path) -> str:
+    return ".".join(map(str, path))
+
+
+def is_text(space: Any) -> bool:
+    return type(space).__name__ in ("MissionSpace", "Text")
+
+
+def is_minigrid(env_id: str) -> bool:
+    """Whether an id, or `module:id`, is one of MiniGrid's."""
+    return env_id.rpartition(":")[2].startswith(("MiniGrid-", "BabyAI-"))
+
+
+def layout_of(space: Any, grid: bool) -> str | None:
+    """The axes of a picture, or None for what is none. `grid`: small boxes are the symbolic cells of MiniGrid.
+
+    A float picture needs finite bounds: they say which numbers are black and white."""
+    if type(space).__name__ != "Box" or not (space.dtype == np.uint8 or space.dtype.kind == "f"):
+        return None
+    low, high = bounds_of(space)
+    if space.dtype != np.uint8 and not -np.inf < low < high < np.inf:
+        return None
+    certain = not grid and low == 0 and (high == 255 or (high == 1 and space.dtype != np.uint8))
+    for layout in LAYOUTS:
+        if len(layout) != len(space.shape):
+            continue
+        size = dict(zip(layout, space.shape, strict=True))
+        plain = size.get("C", 1) in (1, 3, 4)
+        stacked = size["S"] <= MOST_CHANNELS and plain if "S" in size else size.get("C", 1) <= MOST_CHANNELS
+        icon = certain and plain and "C" in size
+        if stacked and min(size["H"], size["W"]) >= (SMALLEST_ICON if icon else SMALLEST_SIDE):
+            return layout
+    return None
+
+
+def bounds_of(space: Any) -> tuple[float, float]:
+    return float(space.low.min()), float(space.high.max())
+
+
+def channels_per_frame(layout: str, channels: int) -> int:
+    """Of the channels, those of one frame: 12 are four frames of three colours, 8 are grey frames. Four are red, green,
+    blue and opacity where channels are last, and grey frames (frame stacks are made so) where they are first."""
+    if channels % 3 == 0:
+        return 3
+    return 4 if channels == 4 and layout != "CHW" else 1
+
+
+def stack_note(space: Any, layout: str, env_id: str) -> tuple[str, ...]:
+    size: dict[str, int] = dict(zip(layout, space.shape, strict=True))
+    frames = size.get("S", size.get("C", 1) // channels_per_frame(layout, size.get("C", 1)))
+    return (f"{env_id}: of its {frames} stacked frames the newest is read; rnd stacks frames itself",) * (frames > 1)
+
+
+def image_part(space: Any, layout: str, path: Path, notes: tuple[str, ...]) -> tuple[ObservationSpec, Encoder]:
+    """The newest frame of a picture, grey, 84x84, area interpolation."""
     import cv2
 
-    def write(obs: Any, out: np.ndarray) -> None:
-        obs = checked(obs, shape, "u")
-        if obs.dtype != np.uint8:
-            raise WrongObservationError(f"its observation has the type {obs.dtype} instead of uint8")
-        if obs.ndim == 3:
-            obs = obs[..., 0] if obs.shape[2] == 1 else cv2.cvtColor(obs[..., :3], cv2.COLOR_RGB2GRAY)
-        cv2.resize(obs, (SCREEN, SCREEN), dst=out, interpolation=cv2.INTER_AREA)
+    shape, (low, high) = space.shape, bounds_of(space)
+    axes = [layout.index(axis) for axis in "SHWC" if axis in layout]
+    channels = channels_per_frame(layout, dict(zip(layout, shape, strict=True)).get("C", 1))
 
-    return write
+    def write(obs: Any, out: np.ndarray) -> None:
+        frame = checked(part_of(obs, path), shape, "u" if space.dtype == np.uint8 else "biuf").transpose(axes)
+        if "S" in layout:
+            frame = frame[-1]
+        if "C" in layout:
+            frame = frame[..., -channels:][..., :3]
+        frame = to_bytes(frame, low, high) if space.dtype.kind == "f" else frame
+        if frame.dtype != np.uint8:
+            raise WrongObservationError(f"its observation has the type {frame.dtype} instead of uint8")
+        frame = np.ascontiguousarray(frame)
+        if frame.ndim == 3:
+            frame = frame[..., 0] if channels == 1 else cv2.cvtColor(frame, cv2.COLOR_RGB2GRAY)
+        cv2.resize(frame, (SCREEN, SCREEN), dst=out, interpolation=cv2.INTER_AREA)
+
+    return ObservationSpec("image", (SCREEN, SCREEN), notes=notes), write
+
+
+def to_bytes(frame: np.ndarray, low: float, high: float) -> np.ndarray:
+    """A float picture as uint8. As for vectors, what is off by more than the distance of the bounds is refused."""
+    scaled = (frame - low) * (255 / (high - low))
+    if not (scaled.min() >= -255 and scaled.max() <= 510):  # nor NaN
+        raise WrongObservationError(f"its picture has numbers that are NaN or far outside {low:g} to {high:g}")
+    pixels: np.ndarray = np.rint(scaled.clip(0, 255)).astype(np.uint8)
+    return pixels
+
+
+def part_of(obs: Any, path: Path) -> Any:
+    """The part of an observation at `path`."""
+    for name in path:
+        try:
+            obs = obs[name]
+        except (KeyError, IndexError, TypeError):
+            raise WrongObservationError(f"its observation has no part {name!r}") from None
+    return obs
 
 
 def checked(obs: Any, shape: tuple[int, ...], kinds: str) -> np.ndarray:
@@ -87,14 +196,14 @@ def make_part(space: Any, env_id: str) -> Part:
         return concatenated({name: make_part(part, env_id) for name, part in space.spaces.items()})
     if kind == "Tuple":
         return concatenated({i: make_part(part, env_id) for i, part in enumerate(space.spaces)})
-    if kind in ("MissionSpace", "Text"):
+    if is_text(space):
         return concatenated({})
     if kind == "Discrete":
         return discrete(int(space.n), int(space.start))
     if kind == "MultiDiscrete":
         first = np.broadcast_to(getattr(space, "start", 0), space.shape)
         return one_hot(space.nvec, first)
-    if kind == "Box" and env_id.startswith(("MiniGrid-", "BabyAI-")) and space.dtype == np.uint8:
+    if kind == "Box" and is_minigrid(env_id) and space.dtype == np.uint8:
         return one_hot(np.broadcast_to(MINIGRID_CELL, space.shape), np.zeros(space.shape, int))
     if kind == "Box":
         return numbers(space.shape, space.dtype, space.low.reshape(-1), space.high.reshape(-1))
@@ -170,10 +279,6 @@ def concatenated(parts: dict[Any, Part]) -> Part:
 
     def write(obs: Any, out: np.ndarray) -> None:
         for name, write_part, rows in slices:
-            try:
-                part = obs[name]
-            except (KeyError, IndexError, TypeError):
-                raise WrongObservationError(f"its observation has no part {name!r}") from None
-            write_part(part, out[rows])
+            write_part(part_of(obs, (name,)), out[rows])
 
     return Part(low, high, write)

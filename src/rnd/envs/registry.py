@@ -11,7 +11,7 @@ from typing import Literal
 import torch
 
 from rnd.config import Config
-from rnd.envs.factories import call_factory, gym_factory, make_env
+from rnd.envs.factories import call_factory, flattens, gym_factory, make_env
 from rnd.envs.interface import VectorEnv
 from rnd.envs.local import ArrayVectorEnv, LocalEnvs
 from rnd.errors import UserError
@@ -39,7 +39,7 @@ def make(config: Config) -> VectorEnv:
             if env.workers:
                 made.close()
                 raise UserError(f"{env.id} is a vector environment, with workers of its own; leave out --env.workers")
-            return GymVectorEnvs(made, env.id, env.num_envs, config.seed, env.first)
+            return GymVectorEnvs(made, env.id, env.num_envs, config.seed, env.first, flattens(config))
         made.close()
     return make_single_envs(config, env.workers or 0)
 

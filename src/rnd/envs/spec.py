@@ -6,6 +6,7 @@ Legend: N environments, one row each.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -25,6 +26,8 @@ class ObservationSpec:
     low: tuple[float, ...] = ()
     """Bounds of the components of a vector; empty: none."""
     high: tuple[float, ...] = ()
+    notes: tuple[str, ...] = ()
+    """Lines for the start banner: what the networks do not see."""
 
     @property
     def dtype(self) -> Any:
@@ -94,6 +97,8 @@ class Env(ABC):
     """One environment. It writes its results to row `i` of shared arrays and resets itself when an episode ends."""
 
     spec: EnvSpec
+    exact = True
+    """False where episodes are known not to repeat themselves: `load` then continues none."""
 
     @abstractmethod
     def reset(self, out: Arrays, i: int) -> None:
@@ -108,11 +113,25 @@ class Env(ABC):
         """The whole state as plain bytes."""
 
     @abstractmethod
-    def load(self, data: bytes, out: Arrays, i: int) -> None:
-        """Continue from what `save` returned; row `i` of `out` already holds the arrays of that step."""
+    def load(self, data: bytes, out: Arrays, i: int) -> bool:
+        """Continue from what `save` returned; row `i` of `out` already holds the arrays of that step.
+
+        Returns False where that cannot be: then the next step ends the episode, as at a time limit, and resets."""
+
+    def repeats(self) -> bool:
+        """Whether an episode is the same whenever it is played from its seed. May play a while to find out."""
+        return True
 
     def close(self) -> None:
         """Free processes, windows and memory."""
+
+
+def check_repeats(envs: Sequence[Env]) -> bool:
+    """Whether the first of some equal environments repeats itself; all of them remember it."""
+    repeats = envs[0].repeats()
+    for env in envs:
+        env.exact = repeats
+    return repeats
 
 
 class StepCheck:

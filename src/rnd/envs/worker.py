@@ -24,13 +24,13 @@ from rnd.config import Config
 from rnd.console import protect_output
 from rnd.envs.factories import make_env
 from rnd.envs.process_io import FAULTS, SharedArrays, describe_error, pack_bytes, unpack_bytes
-from rnd.envs.spec import Env, EnvSpec, Layout, buffer_layout
+from rnd.envs.spec import Env, EnvSpec, Layout, buffer_layout, check_repeats
 
 MESSAGE = b"\xff"
 """In the command pipe, instead of a group's number: read a message from the socket."""
 STEPPED = struct.Struct("<HH")
 """In the reply pipe, after a step: worker and group."""
-RESET, SAVE, LOAD = b"r", b"v", b"l"
+RESET, SAVE, LOAD, REPEATS = b"r", b"v", b"l", b"p"
 """Messages; LOAD is followed by the saved states."""
 DATA, FAILED = b"d", b"e"
 """Replies to messages; DATA is followed by bytes, FAILED by JSON."""
@@ -79,9 +79,9 @@ class Worker:
             return DATA
         if command == LOAD:
             saved = iter(unpack_bytes(rest))
-            for i in self._visit(self.rows):
-                self.envs[i].load(next(saved), self.out, i)
-            return DATA
+            return DATA + bytes(self.envs[i].load(next(saved), self.out, i) for i in self._visit(self.rows))
+        if command == REPEATS:
+            return DATA + bytes([check_repeats(list(self.envs.values()))])
         assert command == SAVE, command
         return DATA + pack_bytes([self.envs[i].save() for i in self._visit(self.rows)])
 

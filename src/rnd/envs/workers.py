@@ -28,7 +28,7 @@ from rnd.envs.factories import make_env
 from rnd.envs.interface import Buffers, Rows, VectorEnv
 from rnd.envs.process_io import SharedArrays, environment_error, pack_bytes, unpack_bytes
 from rnd.envs.spec import Arrays
-from rnd.envs.worker import FAILED, LOAD, MESSAGE, RESET, SAVE, STEPPED, shared_layout
+from rnd.envs.worker import FAILED, LOAD, MESSAGE, REPEATS, RESET, SAVE, STEPPED, shared_layout
 from rnd.errors import RunError
 
 GROUPS = 2
@@ -130,7 +130,12 @@ class WorkerEnvs(VectorEnv):
         saved = unpack_bytes(state["cells"].tobytes())
         for w, process in enumerate(self.processes):
             self._send_message(w, LOAD + pack_bytes([saved[i] for i in process.rows]))
-        self._collect(max(LOAD_SECONDS, self.timeout))
+        replies = self._collect(max(LOAD_SECONDS, self.timeout))
+        for process, exact in zip(self.processes, replies, strict=True):
+            self.restarted |= {i for i, loaded in zip(process.rows, exact, strict=True) if not loaded}
+
+    def _repeats(self) -> bool:
+        return all(reply == b"\1" for reply in self._request(REPEATS))
 
     def _state_layout(self) -> dict[str, Rows]:
         return {"cells": "packed"}

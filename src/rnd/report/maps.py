@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from rnd.envs.observations import is_minigrid
 from rnd.record.progress import count
 from rnd.report.layout import Layout, layout_of
 from rnd.report.markup import Html, data_url, markup
@@ -56,7 +57,7 @@ def map_of(group: Group) -> Html:
         return markup("{}", [pyramid(level, found) for level in sorted({0, *(place // 256 for place in found)})])
     if not found:
         return Html()
-    return grid(found, layout_of(env_id)) if env_id.startswith(("MiniGrid", "BabyAI")) else room_list(found)
+    return grid(found, layout_of(env_id)) if is_minigrid(env_id) else room_list(found)
 
 
 def pyramid(level: int, found: dict[int, Visit]) -> Html:

@@ -19,7 +19,7 @@ import torch
 
 from rnd import envs
 from rnd.config import Config
-from rnd.envs.factories import gym_factory, make_env
+from rnd.envs.factories import flattens, gym_factory, make_env
 from rnd.envs.gym_env import GymEnv
 from rnd.envs.interface import VectorEnv
 from rnd.envs.local import LocalEnvs
@@ -163,7 +163,7 @@ def environment(config: Config, seed: int, number: int) -> tuple[VectorEnv, Any]
         single_env = make_env(replace(config, seed=seed), number)
     else:
         factory = partial(gym_factory(env_id), **_picture_of(env_id))
-        single_env = GymEnv(factory, env_id, own_seed)
+        single_env = GymEnv(factory, env_id, own_seed, flattens(config))
     return LocalEnvs(lambda _: single_env, 1), single_env
 
 

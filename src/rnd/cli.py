@@ -24,7 +24,7 @@ COMMANDS = {
     "resume": ("rnd.commands.resume", "continue a run exactly where it was saved: rnd resume RUN [--frames N]"),
     "report": ("rnd.commands.report", "write one page about one or several runs: rnd report RUN..."),
     "watch": ("rnd.commands.watch", "write an episode as video, with the bonus beside it: rnd watch RUN_OR_FILE"),
-    "paper": ("rnd.commands.paper", "run an experiment of the paper and draw it: rnd paper figure3 --scale 0.0001"),
+    "paper": ("rnd.commands.paper", "run an experiment of the paper and draw it: rnd paper figure3 --scale 0.00001"),
     "export": ("rnd.commands.export", "share an agent, or a checkpoint in parts: rnd export RUN [--max-part 15MB]"),
     "import": ("rnd.commands.import_", "join an exported checkpoint into a run folder: rnd import FOLDER"),
     "bench": ("rnd.commands.bench", "measure speed and its limits: rnd bench envs, learner or train"),
@@ -85,11 +85,13 @@ def version() -> str:
     """The versions of rnd and of the packages and devices that it uses."""
     import torch
 
+    from rnd.envs import native
     from rnd.record.folder import package_version
 
     cuda = torch.cuda.get_device_name() if torch.cuda.is_available() else "none"
     parts = [f"rnd {__version__}", f"torch {torch.__version__}", f"cuda {cuda}"]
     parts += [f"{name} {package_version(name) or 'not installed'}" for name in ("ale-py", "gymnasium", "minigrid")]
+    parts.append(f"native core: {native.why_unavailable() or f'yes, {len(native.supported_games())} games'}")
     return "\n".join(parts)
 
 

@@ -6,8 +6,10 @@ import sys
 
 import pytest
 
+from rnd import cli
 from rnd.cli import OTHER_NAMES, flags, positionals, share_cores
 from rnd.config import Config
+from rnd.envs import native
 
 
 def rnd(*arguments, **environment):
@@ -32,6 +34,12 @@ def test_version_names_the_backends():
     assert done.returncode == 0
     for word in ("rnd 0.", "torch 2.", "cuda", "ale-py", "gymnasium"):
         assert word in done.stdout
+    assert f"native core: {native.why_unavailable() or f'yes, {len(native.supported_games())} games'}" in done.stdout
+
+
+def test_version_says_why_there_is_no_native_core(monkeypatch):
+    monkeypatch.setattr(native, "_reason", "not built")
+    assert "native core: not built" in cli.version().splitlines()
 
 
 def test_train_help_explains_the_fields():

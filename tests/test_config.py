@@ -1,12 +1,13 @@
 """Defaults are the paper's; what cannot run is refused with the nearest choice."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from rnd.config import Config, EnvConfig
 from rnd.errors import UserError
-from rnd.presets import ATARI_GAMES, DEFAULT_JOB, preset
+from rnd.presets import ATARI_GAMES, DEFAULT_JOB, FAMILIES, preset, small
 
 
 @pytest.mark.parametrize("game", ATARI_GAMES)
@@ -21,6 +22,21 @@ def test_atari_games_start_from_the_paper(game):
     assert config.iterations == 30_000
     assert config.keep == 0.25
     config.validate()
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_family_starts_from_its_tuned_values(family):
+    prefixes, fields = FAMILIES[family]
+    page = (Path(__file__).parents[1] / "docs/environments.md").read_text()
+    for prefix in prefixes:
+        assert preset(f"{prefix}v9") == replace(small(f"{prefix}v9"), **fields)
+        preset(f"{prefix}v9").validate()
+        assert f"`{prefix}...`" in page  # with its measured result
+
+
+@pytest.mark.parametrize("env_id", [DEFAULT_JOB, "CartPole-v1", "MountainCar-v0", "my_package:make_env"])
+def test_other_tasks_start_from_the_small_run(env_id):
+    assert preset(env_id) == small(env_id)
 
 
 def test_a_config_survives_json():

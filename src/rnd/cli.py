@@ -24,7 +24,7 @@ COMMANDS = {
     "resume": ("rnd.commands.resume", "continue a run exactly where it was saved: rnd resume RUN [--frames N]"),
     "report": ("rnd.commands.report", "write one page about one or several runs: rnd report RUN..."),
     "watch": ("rnd.commands.watch", "write an episode as video, with the bonus beside it: rnd watch RUN_OR_FILE"),
-    "paper": ("rnd.commands.paper", "run an experiment of the paper and draw it: rnd paper figure3 --scale 0.0001"),
+    "paper": ("rnd.commands.paper", "run an experiment of the paper and draw it: rnd paper figure3 --scale 0.00001"),
     "export": ("rnd.commands.export", "share an agent, or a checkpoint in parts: rnd export RUN [--max-part 15MB]"),
     "import": ("rnd.commands.import_", "join an exported checkpoint into a run folder: rnd import FOLDER"),
     "bench": ("rnd.commands.bench", "measure speed and its limits: rnd bench envs, learner or train"),
@@ -71,8 +71,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
         traces = [] if error.reported else getattr(error, "__notes__", [])  # of the user's own code
         print(*traces, sep="\n", end="\n" * len(traces), file=sys.stderr)
         fail(str(error), 2 if isinstance(error, UserError) else 1, error.reported)
-    except OSError as error:  # a path that cannot be read or written, where no better message was found
-        fail(f"{error.filename or 'a file'}: {error.strerror or error}", 1)
     except InterruptedRunError as stop:
         fail(str(stop), stop.code, reported=rank() > 0)
     except OSError as error:  # a path that cannot be read or written, a full disk
@@ -115,11 +113,13 @@ def version() -> str:
     """The versions of rnd and of the packages and devices that it uses."""
     import torch
 
+    from rnd.envs import native
     from rnd.record.folder import package_version
 
     cuda = torch.cuda.get_device_name() if torch.cuda.is_available() else "none"
     parts = [f"rnd {__version__}", f"torch {torch.__version__}", f"cuda {cuda}"]
     parts += [f"{name} {package_version(name) or 'not installed'}" for name in ("ale-py", "gymnasium", "minigrid")]
+    parts.append(f"native core: {native.why_unavailable() or f'yes, {len(native.supported_games())} games'}")
     return "\n".join(parts)
 
 

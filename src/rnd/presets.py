@@ -25,12 +25,26 @@ ATARI_GAMES = {
 """The six games of the paper, and the seventh hard-exploration game that it names."""
 
 
+FAMILIES: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {
+    # A reward at every step that tells at once how good an action was.
+    "classic control": (("Pendulum-",), {"gamma_ext": 0.9}),
+    # A landing is hundreds of steps away, and hovering must not become a habit.
+    "Box2D": (("LunarLander-",), {"gamma_ext": 0.999, "gae_lambda": 0.98, "entropy_coef": 0.01}),
+}
+"""Tuned starting points for tasks of other people: a family's name to the beginnings of its ids and what it changes in
+`small`. docs/environments.md has the measured results; a family without one does not belong here."""
+
+
 def preset(game: str, image: bool = False) -> Config:
     """The config from which `rnd train GAME` starts. `image`: a Gymnasium environment that shows pictures."""
     env_id = ATARI_GAMES.get(game, game)
     if env_id.startswith("ALE/"):
         return atari(env_id)
-    return builtin(env_id) if env_id.startswith("rnd/") else small(env_id, image)
+    if env_id.startswith("rnd/"):
+        return builtin(env_id)
+    tuned = [fields for prefixes, fields in FAMILIES.values() if env_id.startswith(prefixes)]
+    config = small(env_id, image)
+    return replace(config, **tuned[0]) if tuned else config
 
 
 def atari(env_id: str) -> Config:

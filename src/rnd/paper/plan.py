@@ -78,7 +78,7 @@ class Scale:
 
     def __post_init__(self) -> None:
         if not 0 < self.factor <= 1:
-            raise UserError(f"--scale must be above 0 and at most 1, not {self.factor:g}; try --scale 0.0001")
+            raise UserError(f"--scale must be above 0 and at most 1, not {self.factor:g}; try --scale 0.00001")
 
     @property
     def root(self) -> float:

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 from fault_helpers import FLAGS, FRAMES, IMAGE_FLAGS, SOURCE, Rnd, fingerprint, iterations, resume, small, start
@@ -49,18 +50,27 @@ def test_two_ctrl_c_leave_at_once(tmp_path):
     assert program.no_orphans()
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1])
-def test_a_signal_saves_and_resume_continues(number, tmp_path):
-    """SIGTERM: preemption. SIGHUP: a closed terminal. SIGUSR1: a cluster's warning. To the workers too."""
-    program = Rnd("train", "CartPole-v1", *FLAGS, *LONG, cwd=tmp_path)
+@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGUSR1])
+def test_a_closed_session_or_a_clusters_warning_saves_too(number, tmp_path):
+    stopped_and_resumed(number, tmp_path, workers=2)
+
+
+def test_sigterm_saves_and_resume_continues(tmp_path):
+    stopped_and_resumed(signal.SIGTERM, tmp_path, workers=0)
+
+
+def stopped_and_resumed(number: signal.Signals, tmp_path: Path, workers: int) -> None:
+    """All processes get the signal, the environment workers too, as from a scheduler."""
+    program = Rnd("train", "CartPole-v1", *FLAGS, *LONG, "--env.workers", str(workers), cwd=tmp_path)
     path = tmp_path / "run"
     program.wait_for_rows(path, 2)
-    os.killpg(program.popen.pid, number)
+    for pid in program.orphans():
+        os.kill(pid, number)
     code, said = program.finish()
     assert code == 75 and f"{number.name}: finishing this iteration" in said, said
     done = iterations(path)[-1]
     resume(path, done + 2)
-    whole = start(small(iterations=done + 2), tmp_path, "whole")
+    whole = start(small(iterations=done + 2, env={"workers": workers}), tmp_path, "whole")
     assert fingerprint(path) == fingerprint(whole)
 
 

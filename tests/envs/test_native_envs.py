@@ -24,7 +24,7 @@ MONTEZUMA = ATARI_GAMES["montezuma"]
 
 
 def config(env_id: str = MONTEZUMA, num_envs: int = 3, **options: object) -> Config:
-    return Config(env=EnvConfig(id=env_id, num_envs=num_envs, workers=0, **options), seed=11)
+    return Config(env=EnvConfig(id=env_id, num_envs=num_envs, workers=0, translate=False, **options), seed=11)
 
 
 class StandIn:

@@ -394,7 +394,7 @@ def test_saved_actions_that_do_not_exist_are_refused(wrong):
     env = GymEnv(Walk, "walk", seed=1)
     out = {name: np.zeros(shape, dtype) for name, (shape, dtype) in buffer_layout(env.spec, 1).items()}
     env.reset(out, 0)
-    with pytest.raises(ValueError, match="actions that the environment does not have"):
+    with pytest.raises(RunError, match="actions that the environment does not have"):
         env.load(env.save() + wrong, out, 0)
 
 

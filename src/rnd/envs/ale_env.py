@@ -17,7 +17,7 @@ from rnd.envs import native
 from rnd.envs.observations import SCREEN
 from rnd.envs.spec import ActionSpec, Arrays, Env, EnvSpec, ObservationSpec
 from rnd.envs.splitmix import SplitMix64
-from rnd.errors import UserError
+from rnd.errors import RunError, UserError
 
 RAW_SCREEN = (210, 160)
 
@@ -104,7 +104,7 @@ class AleEnv(Env):
         self.random = SplitMix64(int(header["random"]))
         self.executed, self.frames = int(header["executed"]), int(header["frames"])
         if self.executed not in (0, *self.actions) or self.frames < 0:
-            raise ValueError(f"a saved state with action {self.executed} at frame {self.frames}")
+            raise RunError(f"a damaged state, with action {self.executed} at frame {self.frames}")
         self.ale.restoreState(ALEState(raw))
         return True
 

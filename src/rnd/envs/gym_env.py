@@ -96,7 +96,7 @@ class GymEnv(Env):
         stored = self.log_type if "type" in header else spec.dtype  # older states have whole words
         actions = np.frombuffer(raw, stored).reshape(-1, *spec.shape).astype(spec.dtype)
         if spec.kind != "continuous" and ((actions < 0) | (actions >= np.array(spec.sizes))).any():
-            raise ValueError("a saved episode with actions that the environment does not have")
+            raise RunError("a damaged state, with actions that the environment does not have")
         self.lost = not (self.exact and self._replay(actions, out["obs"][i]))
         return not self.lost
 

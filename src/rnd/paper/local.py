@@ -15,7 +15,7 @@ from rnd.console import say
 from rnd.envs.registry import cores, on_gpu
 from rnd.paper.jobs import Outcome, frames_done, job_files, limit_threads
 from rnd.paper.plan import PlannedRun
-from rnd.record.files import open_regular, read_file, write_json
+from rnd.record.files import open_regular, write_json
 from rnd.record.progress import LINE_EVERY, count
 
 POLL = 0.5
@@ -52,7 +52,9 @@ class Job:
         self.close()
         if self.process.returncode == 0:
             return Outcome(self.planned)
-        lines = read_file(self.log, 2**30).decode(errors="replace").strip().splitlines() or ["no output"]
+        with open_regular(self.log, "rb") as file:
+            file.seek(max(0, file.seek(0, os.SEEK_END) - 2**16))
+            lines = file.read().decode(errors="replace").strip().splitlines() or ["no output"]
         return Outcome(self.planned, f"exit code {self.process.returncode}: {lines[-1]} (full log: {self.log})")
 
     def close(self) -> None:

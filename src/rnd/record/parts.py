@@ -132,10 +132,10 @@ def check_parts(folder: Path, index: dict[str, Any]) -> list[Path]:
     """The parts; refused where one is not what the index says. Sizes are compared before anything is read."""
     # Not the names that the index gives: they could point anywhere.
     parts = {folder / f"part-{i:04d}.bin": part for i, part in enumerate(index["parts"], 1)}
-    wrong = [path for path, part in parts.items() if not path.is_file() or path.stat().st_size != part["bytes"]]
-    wrong = wrong or [path for path, part in parts.items() if digest(path)[1] != part["sha256"]]
-    if wrong:
-        raise RunError(f"{wrong[0]} is missing, cut off or altered; copy it again")
+    sizes = (path for path, part in parts.items() if not path.is_file() or path.stat().st_size != part["bytes"])
+    hashes = (path for path, part in parts.items() if digest(path)[1] != part["sha256"])
+    if wrong := next(sizes, None) or next(hashes, None):
+        raise RunError(f"{wrong} is missing, cut off or altered; copy it again")
     return [*parts]
 
 

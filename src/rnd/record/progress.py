@@ -159,7 +159,7 @@ class Trend:
         if not self.frames:
             return []
         now = self.frames[-1]
-        tenth = bisect.bisect_left(self.frames, 0.9 * now)
+        tenth = min(bisect.bisect_left(self.frames, 0.9 * now), len(self.frames) - 1)  # a damaged file may count down
         rose = [(title, self.highest[name][1]) for name, title in self.RISING if name in self.highest]
         risen = round(self.means[-1] - self.means[tenth], 2) + 0.0  # + 0.0: not "-0.00"
         change = f"{risen:+,.2f} in {count(now - self.frames[tenth])} frames"

@@ -15,7 +15,7 @@ from pathlib import Path
 from rnd.components import BONUSES, POLICIES, WRITERS, writer_names
 from rnd.config import Config
 from rnd.errors import UserError
-from rnd.record.files import SMALL, make_folder, read_file, write_atomically
+from rnd.record.files import open_regular, read_file
 
 
 def named_code(config: Config) -> list[str]:
@@ -45,14 +45,15 @@ def remember(config: Config) -> None:
     names = [name for name in named_code(config) if name not in remembered()]
     if not names:
         return
-    with suppress(OSError):  # a home that cannot be written: the question comes again
-        make_folder(memory_file().parent, memory_file().parent)
-        write_atomically(memory_file(), "".join(f"{name}\n" for name in [*remembered(), *names]))
+    with suppress(OSError, RuntimeError):  # no home, or one that cannot be written: the question comes again
+        memory_file().parent.mkdir(parents=True, exist_ok=True)
+        with open_regular(memory_file(), "a") as file:
+            file.write("".join(f"{name}\n" for name in names))
 
 
 def remembered() -> list[str]:
-    with suppress(OSError):
-        return read_file(memory_file(), SMALL).decode(errors="replace").split("\n")[:-1]
+    with suppress(OSError, RuntimeError):
+        return read_file(memory_file()).decode(errors="replace").split("\n")[:-1]
     return []
 
 

@@ -8,6 +8,7 @@ browser tests do. The pictures are docs/images/report-page-WIDTH-THEME.png, at m
 
 from __future__ import annotations
 
+import argparse
 import io
 import sys
 import tempfile
@@ -44,8 +45,11 @@ def rnd(*words: str) -> None:
 
 
 def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", nargs="?", help="where the runs are kept; default: nowhere")
+    kept = parser.parse_args().folder
     with tempfile.TemporaryDirectory() as folder:
-        runs = Path(sys.argv[1] if sys.argv[1:] else folder) / "runs"
+        runs = Path(kept or folder) / "runs"
         for number, run in enumerate(RUNS, 1):
             if not (runs / f"run-{number}").exists():
                 flags = ("--out", str(runs), "--name", f"run-{number}", "--writers", "none", "--device", "cpu")

@@ -206,7 +206,7 @@ def test_bonus_in_chunks_equals_the_bonus_at_once(monkeypatch):
 def test_the_run_folder_says_how_to_do_it_again(tmp_path):
     folder = run.start(tiny(out=str(tmp_path)), quiet())
     assert resolve(folder.config()) == resolve(tiny(out=str(tmp_path)))
-    about = folder.read_json("run.json")
+    about = json.loads((folder.path / "run.json").read_text())
     assert about["packages"]["torch"] and about["command"] and "started" in about
     with (folder.path / "metrics.csv").open() as file:
         rows = list(csv.DictReader(file))

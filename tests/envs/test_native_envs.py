@@ -119,7 +119,7 @@ def test_a_run_continues_on_the_backend_that_saved_it(stand_in, tmp_path):
     stand_in.available = lambda: True
     run.start(replace(small, name="native"), quiet)
     run.resume(tmp_path / "ale", quiet, 128)
-    assert read_csv(tmp_path / "ale" / "metrics.csv")["iteration"] == [1, 2]
+    assert list(read_csv(tmp_path / "ale" / "metrics.csv")["iteration"]) == [1, 2]
     assert json.loads((tmp_path / "ale" / "config.json").read_text())["env"]["backend"] == "auto"
     stand_in.available = lambda: False
     with pytest.raises(UserError, match=r"saved by the native core, which cannot run here: it is switched off; ale-py"):

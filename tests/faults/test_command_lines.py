@@ -95,7 +95,7 @@ TINY = ["--env.num-envs", "4", "--rollout-steps", "4", "--frames", "64", "--bonu
         (["train", ":b"], "not of the form module:name"),
         (["train", ".:x"], "not of the form module:name"),
         (["train", "math:"], "not of the form module:name"),
-        (["train", "math:pie"], "has no attribute 'pie'; nearest: pi"),
+        (["train", "math:pie"], "has no function 'pie' and registers no such id; nearest: pi"),
         (["train", "math:pi"], "math:pi is no function but float"),
         (["train", "os:getcwd"], "os:getcwd made no Gymnasium environment but str"),
         (["train", "--bonus", ":b"], "cannot load the bonus :b"),

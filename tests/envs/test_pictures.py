@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import closing
-from dataclasses import replace
 
 import cv2
 import gymnasium
@@ -18,7 +17,7 @@ from rnd.config import Config, EnvConfig
 from rnd.envs.factories import shows_pictures
 from rnd.envs.observations import make_encoder
 from rnd.errors import RunError
-from rnd.presets import changes, preset
+from rnd.presets import changes
 
 RGB = np.random.default_rng(0).integers(0, 256, (60, 80, 3), np.uint8)
 OLD = np.random.default_rng(1).integers(0, 256, (60, 80, 3), np.uint8)
@@ -195,4 +194,3 @@ def test_the_policy_follows_from_the_observations(arguments, policy, monkeypatch
 
 def test_the_names_of_minigrid_and_of_our_own_say_that_they_have_none():
     assert not shows_pictures("MiniGrid-Empty-5x5-v0") and not shows_pictures("rnd/DeepSea-20")
-    assert preset("CartPole-v1") == replace(preset("CartPole-v1", image=True), policy="mlp", lr=1e-3)

@@ -56,7 +56,7 @@ def small(env_id: str, image: bool = False) -> Config:
     """A run of minutes on two cores, for vector observations. Sparse-reward tasks are what it is tuned on.
 
     Pictures: the CNN, with epochs and learning rate of PPO's own Atari runs (Schulman et al. 2017), and the predictor
-    on a quarter of the samples as in the paper: two cores then make over 200 frames/s. Not tuned."""
+    on a quarter of the samples as in the paper. Not tuned."""
     return Config(
         env=EnvConfig(id=env_id, num_envs=32, frame_skip=1, sticky=0.0),
         bonus_options=BonusOptions(features=64, hidden=128, keep=0.25 if image else 1.0, random_steps=128),

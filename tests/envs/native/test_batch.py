@@ -54,11 +54,12 @@ def replay(game: str, saved: bytes, seed: int, steps: int = 500) -> list[bytes]:
 
 
 @pytest.mark.parametrize("game", GAMES)
-def test_restored_environments_continue_exactly(game: str) -> None:
+@pytest.mark.parametrize("trials", [10, pytest.param(40, marks=pytest.mark.long)])
+def test_restored_environments_continue_exactly(game: str, trials: int) -> None:
     rng = np.random.default_rng(1)
     rig = Rig(game, 1, max_episode_frames=3_000)
     equal = 0
-    for trial in range(40):
+    for trial in range(trials):
         for a in rng.integers(rig.batch.num_actions, size=(int(rng.integers(1, 120)), 1)):
             rig.step(a)
         saved = rig.batch.save(0)
@@ -68,7 +69,7 @@ def test_restored_environments_continue_exactly(game: str) -> None:
         assert np.array_equal(other.batch.screen(0), rig.batch.screen(0))
         actions = np.random.default_rng(trial).integers(rig.batch.num_actions, size=(500, 1))
         equal += all(rig.step(a) == other.step(a) for a in actions)
-    assert equal == 40
+    assert equal == trials
 
 
 def test_a_new_process_restores_exactly(tmp_path: Path) -> None:

@@ -31,7 +31,7 @@ from rnd.envs.native.translator import Program
 
 SOURCES = Path(__file__).parent
 RECORDED_FRAMES = 60_000
-FLAGS = "-std=gnu++20 -O3 -shared -fPIC -fvisibility=hidden -fno-gcse -fno-crossjumping -w"
+FLAGS = "-std=gnu++20 -O3 -shared -fPIC -fvisibility=hidden -fno-gcse -fno-crossjumping -ffp-contract=off -w"
 TARGET_FLAGS = {
     "portable": "",
     "avx2": "-DRND_AVX2 -mavx2 -mbmi -mbmi2",

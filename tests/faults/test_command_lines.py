@@ -114,6 +114,7 @@ TINY = ["--env.num-envs", "4", "--rollout-steps", "4", "--frames", "64", "--bonu
         (["paper", "--examples", "1", "1024", "figure2"], "write it before the flags"),
         (["paper", "figure3", "--jobs", "0"], "--jobs must be greater than 0"),
         (["paper", "figure3", "--scale", "nan"], "--scale must be greater than 0"),
+        (["paper", "figure3", "--scale", "0.0001", "--device", ".:x"], "unknown device"),
     ],
 )
 def test_wrong_values_get_one_line_and_code_2(arguments, hint, forked):

@@ -91,6 +91,8 @@ def _experiment(recipe: Recipe, options: Options) -> None:
     console, scale, out = Console(), Scale(options.scale), Path(options.out)
     chosen = planned_runs(recipe, scale, out, only=options.only, seed=options.seed)
     chosen = [planned.on(options.device) for planned in chosen]
+    for planned in chosen:
+        planned.config.validate()
     if options.list:
         _list(recipe, chosen, scale, out, console)
         return

@@ -66,6 +66,12 @@ def test_the_same_seed_writes_the_same_metrics_file(tmp_path):
     assert (other.path / "metrics.csv").read_bytes() != files[0]
 
 
+def test_bf16_on_a_cpu_is_close_to_float32_and_not_the_same():
+    exact, rounded = (rows_of(tiny(precision=precision, device="cpu"))[0] for precision in ("tf32", "bf16"))
+    assert rounded["value_int_loss"] == pytest.approx(exact["value_int_loss"], rel=0.05)
+    assert rounded["value_int_loss"] != exact["value_int_loss"]
+
+
 @pytest.mark.parametrize("kernel", [3, 4])
 def test_the_third_convolution_is_the_configs(kernel, tmp_path):
     """In the run, and in the agent that is read from it."""

@@ -178,6 +178,6 @@ def compile_sums(module: nn.Module, config: Config, device: torch.device) -> Non
 
 def autocast(config: Config, device: torch.device) -> contextlib.AbstractContextManager[Any]:
     """bf16 autocast where it is asked for; TF32 is a global switch, set with the device."""
-    if config.precision == "bf16" and device.type == "cuda":
-        return torch.autocast("cuda", torch.bfloat16)
+    if config.precision == "bf16":
+        return torch.autocast(device.type, torch.bfloat16)
     return contextlib.nullcontext()

@@ -21,11 +21,13 @@ class Options:
 
     out: str | None = None
     """File (agent; .safetensors, or .safetensors.xz to compress it) or new folder (parts); default: in the run folder,
-    under export/."""
+    under export/; with --card the folder, default results/RUN."""
     checkpoint: bool = False
     """Export the whole checkpoint instead of the agent."""
     half: bool = False
     """Store the agent's weights in 16 bits: half the size, the same play but for rare ties."""
+    card: bool = False
+    """Write a folder for the zoo: agent in 16 bits, card, tables, evaluation and video, where they were made."""
     max_part: str | None = None
     """Largest size of a file, for example 15MB; means --checkpoint."""
 
@@ -37,6 +39,7 @@ def main(arguments: list[str]) -> None:
     if not (run / "config.json").is_file():
         raise UserError(f"{run} is not a run folder: it has no config.json")
 
+    from rnd.record import zoo
     from rnd.record.export import export_agent
     from rnd.record.parts import export_parts, parse_size
 
@@ -44,7 +47,11 @@ def main(arguments: list[str]) -> None:
         raise UserError(
             "--half is for the agent alone: a checkpoint in 16 bits could not continue exactly; leave it out"
         )
-    if options.checkpoint or options.max_part:
+    if options.card:
+        if options.checkpoint or options.max_part:
+            raise UserError("--card is for an agent, not for a checkpoint: leave out --checkpoint and --max-part")
+        print(f"card in {zoo.write_card(run, out or zoo.folder() / run.resolve().name)}")
+    elif options.checkpoint or options.max_part:
         size = parse_size(options.max_part) if options.max_part else None
         written = export_parts(run, out or run / "export" / "parts", size)
         print(f"{len(written)} files in {written[0].parent}; to join them: rnd import {written[0].parent}")

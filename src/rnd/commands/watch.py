@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from rnd.cli import parse, positional
 from rnd.report.options import WatchOptions
 
 DESCRIPTION = (
     "Play a trained agent and write one episode as video, as a strip of frames under the bonus curve (figure 1 of the "
-    "paper) and as a table. RUN_OR_FILE is a run folder, a checkpoint, or an exported .safetensors file."
+    "paper) and as a table. RUN_OR_FILE is a run folder, a checkpoint, an exported .safetensors file, "
+    "or zoo:NAME."
 )
 
 
@@ -20,8 +19,9 @@ def main(arguments: list[str]) -> None:
     from rich.console import Console
 
     from rnd.console import say
+    from rnd.record.zoo import locate
     from rnd.report.watch import watch
 
     console = Console()
-    for written in watch(Path(target), options, console):
+    for written in watch(locate(target), options, console):
         say(console, f"  {written}")

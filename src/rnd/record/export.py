@@ -100,8 +100,9 @@ def from_checkpoint(saved: Checkpoint) -> tuple[dict[str, Any], dict[str, Tensor
 
 
 def export_agent(run: Path, out: Path | None = None, half: bool = False) -> Path:
-    """Write the agent of a run to NAME.safetensors, and its card beside it; `half` stores weights in 16 bits."""
-    card, tensors = from_checkpoint(find_checkpoint(run))
+    """Write the agent of a run (or of a file) to NAME.safetensors, and its card beside it; `half` stores weights in 16
+    bits."""
+    card, tensors = read_agent(run) if run.is_file() else from_checkpoint(find_checkpoint(run))
     if half:
         tensors = {k: v.half() if v.dtype == torch.float32 else v for k, v in tensors.items()}
     out = out or run / "export" / f"{run.resolve().name}.safetensors"
@@ -119,6 +120,12 @@ def export_agent(run: Path, out: Path | None = None, half: bool = False) -> Path
 
 def unpacked_name(path: Path) -> Path:
     return path.with_suffix("") if path.suffix == PACKED else path
+
+
+def agent_name(path: Path) -> str:
+    """Of an exported file: its own, or that of its folder in the zoo. Of a checkpoint: its number."""
+    named = unpacked_name(path).stem if path.is_file() else path.resolve().name
+    return path.resolve().parent.name if named == "agent" else named
 
 
 def read_agent(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from rnd.config import PositiveInt, Seed
+from rnd.config import NonNegativeInt, PositiveInt, Seed
 from rnd.report.spikes import MOST
 
 
@@ -14,6 +14,8 @@ class WatchOptions:
 
     episodes: PositiveInt = 1
     """Play this many episodes and show the one with the highest return (of equal returns, the highest bonus)."""
+    number: NonNegativeInt | None = None
+    """Show this episode of the seed, counted from 0, instead of the best; `rnd evaluate` counts in the same way."""
     seed: Seed = 1
     """The same seed plays the same episodes."""
     spikes: PositiveInt = MOST

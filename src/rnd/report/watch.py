@@ -14,7 +14,7 @@ from rich.console import Console
 
 from rnd.config import Config, check_ranges
 from rnd.errors import RunError
-from rnd.record.export import Agent, load_agent, unpacked_name
+from rnd.record.export import Agent, agent_name, load_agent
 from rnd.record.files import make_folder, replacing_by_name
 from rnd.record.progress import Phase
 from rnd.report.options import WatchOptions
@@ -46,18 +46,20 @@ def default_stem(path: Path) -> Path:
     """RUN/watch/episode for a run folder. An agent's file or a checkpoint may lie where nothing should be added."""
     if (path / "config.json").is_file():
         return path / "watch" / "episode"
-    return Path(Config.out) / "watch" / (unpacked_name(path).stem if path.is_file() else path.resolve().name)
+    return Path(Config.out) / "watch" / agent_name(path)
 
 
 def best_episode(agent: Agent, options: WatchOptions, console: Console) -> PlayedEpisode:
     """The episode with the highest return; of equal returns, the one with the highest bonus."""
 
-    def played(phase: Phase) -> Iterator[PlayedEpisode]:
-        for number in range(options.episodes):
-            yield episode(agent, options.seed, number)
-            phase.advance(number + 1)
+    numbers = range(options.episodes) if options.number is None else [options.number]
 
-    with Phase(console, "playing", options.episodes, unit="episodes") as phase:
+    def played(phase: Phase) -> Iterator[PlayedEpisode]:
+        for done, number in enumerate(numbers, 1):
+            yield episode(agent, options.seed, number)
+            phase.advance(done)
+
+    with Phase(console, "playing", len(numbers), unit="episodes") as phase:
         return max(played(phase), key=lambda one: (one.score, float(np.nan_to_num(one.bonus).max())))
 
 

@@ -1,0 +1,119 @@
+"""rnd evaluate RUN_OR_FILE [flags]: the score of a trained agent over many episodes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rnd.cli import parse, positional
+from rnd.config import Config, PositiveInt, Seed
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from rnd.evaluation import Evaluation
+    from rnd.record.export import Agent
+
+DESCRIPTION = (
+    "Play a trained agent for many episodes, in parallel, with sampled actions and the environment of its training "
+    "(sticky actions for Atari), and print its score. RUN_OR_FILE is a run folder, a checkpoint, an exported "
+    ".safetensors file, or zoo:NAME."
+)
+
+
+@dataclass(frozen=True)
+class Options:
+    """Flags of `rnd evaluate`."""
+
+    episodes: PositiveInt = 100
+    """Episodes to play."""
+    seed: Seed = 1
+    """The same seed plays the same episodes."""
+    greedy: bool = False
+    """Take the most probable action instead of a sample."""
+    against: str | None = None
+    """Another agent: play the same episodes with it, and print the difference with its interval."""
+    video: bool = False
+    """Write a video of the best episode, as `rnd watch` does."""
+    device: str = "auto"
+    """auto, cpu, cuda or cuda:N."""
+    out: str | None = None
+    """File of the results (JSON); default: RUN/evaluation.json, or runs/evaluate/NAME.json for a file or checkpoint."""
+    trust: bool = False
+    """Run the code that the agent names (module:attribute) without a question."""
+
+
+def main(arguments: list[str]) -> None:
+    target = positional(Options, arguments, "rnd evaluate RUN_OR_FILE: name a run folder or an exported agent")
+    options = parse(Options, arguments, prog="rnd evaluate RUN_OR_FILE", description=DESCRIPTION)
+
+    from rich.console import Console
+
+    from rnd.console import say
+    from rnd.evaluation import difference
+    from rnd.record.export import load_agent
+    from rnd.record.files import make_folder, write_json
+    from rnd.record.zoo import locate
+    from rnd.report.options import WatchOptions
+    from rnd.report.watch import watch
+    from rnd.train import resolve_device
+
+    console, path = Console(), locate(target)
+    device = resolve_device(Config(device=options.device))
+    agent = load_agent(path, device, options.trust)
+    other = load_agent(locate(options.against), device, options.trust) if options.against else None
+    out = Path(options.out) if options.out else default_out(path)
+    result = play(agent, options, console)
+    data = result.to_dict()
+    say(console, f"{target}: {described(result)}")
+    if options.against and other:
+        result_other = play(other, options, console)
+        data["against"] = result_other.to_dict() | difference(result, result_other)
+        say(console, f"{options.against}: {described(result_other)}")
+        compared = data["against"]
+        low, high = compared["mean_difference_interval_95"]
+        say(console, f"difference {compared['mean_difference']:,.1f} (95%: {low:,.1f} to {high:,.1f})")
+        say(console, f"probability that the first scores higher: {compared['probability_of_improvement']:.2f}")
+    make_folder(out.parent, path)
+    write_json(out, data)
+    say(console, f"  {out}")
+    if options.video:
+        for written in watch(path, WatchOptions(number=result.best, seed=options.seed, trust=options.trust), console):
+            say(console, f"  {written}")
+
+
+def default_out(path: Path) -> Path:
+    """RUN/evaluation.json for a run folder; an agent's file or a checkpoint may lie where nothing should be added."""
+    from rnd.record.export import agent_name
+    from rnd.record.zoo import EVALUATION
+
+    if (path / "config.json").is_file():
+        return path / EVALUATION
+    return Path(Config.out) / "evaluate" / f"{agent_name(path)}.json"
+
+
+def play(agent: Agent, options: Options, console: Console) -> Evaluation:
+    from rnd.evaluation import evaluate
+    from rnd.record.progress import Phase
+
+    with Phase(console, "playing", options.episodes, unit="episodes") as phase:
+        return evaluate(agent, options.episodes, options.seed, options.greedy, phase.advance)
+
+
+def described(result: Evaluation) -> str:
+    """The statistics in one line."""
+    found: dict[str, Any] = result.summary()
+    low, high = found["mean_return_interval_95"]
+    parts = [
+        f"mean return {found['mean_return']:,.1f} (95%: {low:,.1f} to {high:,.1f})",
+        f"median {found['median_return']:,.1f}",
+        f"interquartile mean {found['interquartile_mean_return']:,.1f}",
+        f"best {found['best_return']:,.1f}",
+        f"length {found['mean_length']:,.0f}",
+    ]
+    if "success" in found:
+        parts.append(f"success {found['success']:.0%}")
+    if "rooms" in found:
+        parts.append(f"rooms {found['rooms']} ({found['rooms_per_episode']:.1f} an episode)")
+    return ", ".join(parts)

@@ -174,13 +174,14 @@ def clone(tmp_path_factory):
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(ROOT / name, folder / name)
     (folder / "my_package.py").write_text(MY_PACKAGE)
-    shell("make .venv/.installed", folder)
+    shell("make .venv/.installed && python -c 'import rnd.envs.native._core'", folder)
     shell("rnd train --frames 10000 --name NAME", folder)
     return folder
 
 
 def shell(command: str, folder: Path) -> None:
-    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    """Run it as a reader would: not with the settings of the tests (conftest.py names no compiler)."""
+    environment = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "CXX")}
     environment["PATH"] = f"{folder / '.venv/bin'}:{environment['PATH']}"
     done = subprocess.run(["bash", "-c", command], cwd=folder, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, f"{command}\n{done.stdout[-2000:]}\n{done.stderr[-2000:]}"

@@ -125,7 +125,7 @@ class Whitener(nn.Module):
 
     def forward(self, obs: Tensor) -> Tensor:
         mean, std = self.moments.mean.float(), self.moments.std.float()
-        return ((obs.float() - mean) / std).clamp(-self.clip, self.clip)
+        return (obs.float() - mean).div_(std).clamp_(-self.clip, self.clip)
 
 
 class ReturnScaler(nn.Module):

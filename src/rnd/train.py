@@ -44,8 +44,9 @@ from rnd.rollout import Collector, random_actions
 from rnd.stopwatch import Stopwatch
 from rnd.transitions import Rollout, Transitions
 
-CHUNK = {"cpu": 4096, "cuda": 65_536}
-"""Transitions whose bonus is computed in one call: bounds the memory of the networks' activations."""
+CHUNK = {"cpu": 512, "cuda": 65_536}
+"""Transitions whose bonus is computed in one call: bounds the memory of the networks' activations. On a CPU large ones
+would come as fresh pages from the system in every call."""
 
 
 PER_RANK = ("scaler", "collector", "env", "generators")

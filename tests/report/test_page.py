@@ -19,7 +19,7 @@ from rnd.report.aggregate import mean_and_error
 from rnd.report.chart import Series, line_chart, ticks
 from rnd.report.maps import PYRAMID, map_of, visits
 from rnd.report.markup import Html, markup
-from rnd.report.page import write_page
+from rnd.report.page import facts, write_page
 from rnd.report.reproduce import command_of
 from rnd.report.runs import Group, grouped, read_run
 
@@ -63,6 +63,16 @@ def test_half_written_folders_give_a_partial_page(tmp_path, name, cut):
     warnings = read_run(tmp_path / "run").warnings
     assert warnings or name == "timing.csv"
     assert all(html.escape(warning) in text for warning in warnings)
+
+
+def test_a_best_return_of_zero_is_a_result(tmp_path):
+    shutil.copytree(STORED / "rnd-s1", tmp_path / "run")
+    head, *rows = (tmp_path / "run/metrics.csv").read_text().splitlines()
+    columns, last = head.split(","), rows[-1].split(",")
+    last[columns.index("return_best")] = last[columns.index("rooms")] = "0"
+    (tmp_path / "run/metrics.csv").write_text("\n".join([head, *rows[:-1], ",".join(last)]) + "\n")
+    found = dict(facts(*grouped([read_run(tmp_path / "run")])))
+    assert found["best return"] == "0" and "rooms" not in found
 
 
 def test_names_are_escaped(tmp_path):

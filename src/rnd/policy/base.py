@@ -81,7 +81,9 @@ class ActorCritic(Policy):
 
     def features(self, obs_BX: Tensor) -> Tensor:
         if self.image:
-            obs_BX = obs_BX.float() / 255
+            # On a CPU in the memory order of the weights: the first convolution would copy it twice otherwise.
+            order = torch.preserve_format if obs_BX.is_cuda else torch.channels_last
+            obs_BX = obs_BX.to(torch.float32, copy=True, memory_format=order).div_(255)
         features: Tensor = self.torso(obs_BX)
         return features
 

@@ -201,7 +201,8 @@ def facts(group: Group) -> list[tuple[str, str]]:
             found.append((title, mean_text(values(name), percent=name == "success")))
     for name in ("return_best", "rooms", "places", "episodes"):
         same = name == "places" and same_as_rooms([group])
-        if len(values(name)) and values(name).max() != 0 and not same:
+        counted = name == "return_best" or values(name).any()  # a best return of 0 is a result, 0 rooms are none
+        if len(values(name)) and counted and not same:
             found.append(("best return" if name == "return_best" else name, number(float(values(name).max()))))
     speeds = [run.timing["frames_per_second"] for run in group.runs if len(run.timing.get("frames_per_second", ()))]
     if speeds:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -25,8 +26,9 @@ def sanitize(tmp_path_factory) -> Path:
         pytest.skip("no cmake here")
     folder = tmp_path_factory.mktemp("sanitize")
     flags = ["-DRND_SANITIZE=ON", "-DCMAKE_BUILD_TYPE=RelWithDebInfo"]
-    subprocess.run([cmake, "-S", SOURCE, "-B", folder, *flags], check=True, capture_output=True)
-    subprocess.run([cmake, "--build", folder, "--parallel", "2"], check=True, capture_output=True)
+    compilers = {name: value for name, value in os.environ.items() if name != "CXX"}  # conftest.py hides them
+    for command in ([cmake, "-S", SOURCE, "-B", folder, *flags], [cmake, "--build", folder, "--parallel", "2"]):
+        subprocess.run(command, check=True, capture_output=True, env=compilers)
     return folder / "sanitize"
 
 

@@ -2,33 +2,118 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import Any
+import dataclasses
+import re
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from rnd.cli import parse, positional, value_of
 from rnd.components import resolve
-from rnd.config import Config
+from rnd.config import Config, PositiveInt
 from rnd.envs.factories import shows_pictures
+from rnd.errors import RunError, UserError
 from rnd.presets import ATARI_GAMES, DEFAULT_JOB, preset
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 DESCRIPTION = (
     f"Train an agent. GAME: {', '.join(ATARI_GAMES)}, any ALE/...-v5 or Gymnasium id, or a factory module:function; "
-    f"default {DEFAULT_JOB}. The defaults shown are those of the game."
+    f"default {DEFAULT_JOB}. The defaults shown are those of the game, or of --config."
 )
+MOST_SEEDS = 1000
+
+
+@dataclass(frozen=True)
+class Flags(Config):
+    """The config of a run, and how it is started."""
+
+    config: str | None = None
+    """Start from this config.json instead of a game's defaults; every other flag replaces a value of it."""
+    seeds: str | None = None
+    """Several runs that differ in their seed: 1-5, or 1,2,7. A repeated command continues those that were stopped."""
+    jobs: PositiveInt = 1
+    """Of --seeds: runs at the same time, each in a process with its share of the cores."""
 
 
 def main(arguments: list[str]) -> None:
     # The components decide which options exist, and so which flags.
     named = {name: value_of(name, arguments) for name in ("bonus", "policy", "writers")}
     chosen: dict[str, Any] = {name: value for name, value in named.items() if value is not None}
-    game = positional(resolve(Config(**chosen)), arguments) or DEFAULT_JOB
-    policy = chosen.get("policy") or ("cnn" if shows_pictures(game) else None)
-    start = resolve(replace(preset(game, image=policy == "cnn"), **chosen))
-    config = parse(Config, arguments, prog=f"rnd train {game}", description=DESCRIPTION, default=start)
+    file = value_of("config", arguments)
+    if file is not None:
+        start = resolve(replace(read_config(Path(file)), **chosen))
+        game = start.env.id
+        if other := positional(flags_of(start), arguments):
+            raise UserError(f"--config {file} names its environment, {game}; leave out {other}")
+    else:
+        game = positional(flags_of(resolve(Config(**chosen))), arguments) or DEFAULT_JOB
+        policy = chosen.get("policy") or ("cnn" if shows_pictures(game) else None)
+        start = resolve(replace(preset(game, image=policy == "cnn"), **chosen))
+    flags = parse(Flags, arguments, prog=f"rnd train {game}", description=DESCRIPTION, default=flags_of(start))
+    config = Config(**{field.name: getattr(flags, field.name) for field in dataclasses.fields(Config)})
     config.validate()
+    if flags.jobs > 1 and flags.seeds is None:
+        raise UserError(f"--jobs {flags.jobs} is for several seeds; add --seeds 1-5")
 
     from rich.console import Console
 
     from rnd import run
 
-    run.start(config, Console())
+    if flags.seeds is None:
+        run.start(config, Console())
+    else:
+        train_seeds(config, seeds_of(flags.seeds), flags.jobs, Console())
+
+
+def flags_of(config: Config) -> Flags:
+    return Flags(**{field.name: getattr(config, field.name) for field in dataclasses.fields(config)})
+
+
+def read_config(path: Path) -> Config:
+    """The config of another run, without its name: the new run gets one of its own."""
+    from rnd.record import trust
+    from rnd.record.files import read_json, understood
+
+    with understood(path, "a config"):
+        config = Config.from_dict(read_json(path))
+    trust.check(config, path, trusted=False)
+    return replace(config, name=None)
+
+
+def seeds_of(text: str) -> list[int]:
+    """1-3 or 1,2,7 as numbers."""
+    found: list[int] = []
+    for part in text.split(","):
+        match = re.fullmatch(r"(\d{1,19})(?:-(\d{1,19}))?", part.strip())
+        if match is None:
+            raise UserError(f"--seeds {text!r:.40} is no list of seeds; write 1-5 or 1,2,7")
+        first = int(match[1])
+        last = int(match[2] or first)
+        if not 0 <= last - first < MOST_SEEDS:
+            raise UserError(f"--seeds {text!r:.40}: {part} has to count up, to at most {MOST_SEEDS} seeds")
+        found += range(first, last + 1)
+    if len(found) != len({*found}):
+        raise UserError(f"--seeds {text!r:.40} names a seed twice")
+    return found
+
+
+def train_seeds(config: Config, seeds: list[int], jobs: int, console: Console) -> None:
+    """One run per seed, in processes of their own."""
+    from rnd.console import say
+    from rnd.paper.local import LocalJobs
+    from rnd.paper.plan import PlannedRun, State
+    from rnd.paper.recipes import Arm
+
+    name = config.name or replace(config, seed=0).run_name.removesuffix("-s0")
+    arm = Arm(name, name, config)
+    runs = [PlannedRun(arm, seed, replace(config, seed=seed, name=f"{name}-s{seed}")) for seed in seeds]
+    todo = [run for run in runs if run.state() is not State.FINISHED]
+    failed = 0
+    for outcome in LocalJobs(jobs, console).run(todo) if todo else ():
+        failed += outcome.problem is not None
+        say(console, f"{outcome.planned.path}: {outcome.problem or 'finished'}")
+    say(console, f"to compare them: rnd report {' '.join(str(run.path) for run in runs)}")
+    if failed:
+        raise RunError(f"{failed} of {len(todo)} runs did not finish; repeat the same command to continue")

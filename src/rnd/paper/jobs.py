@@ -70,7 +70,7 @@ def stop_with_the_scheduler() -> None:
 
 def job_files(planned: PlannedRun) -> tuple[Path, Path]:
     """Paths of the config and the log of a job."""
-    stem = Path(planned.config.out).parent / "jobs" / planned.config.run_name
+    stem = Path(planned.config.out) / "jobs" / planned.config.run_name
     stem.parent.mkdir(parents=True, exist_ok=True)
     return stem.with_suffix(".json"), stem.with_suffix(".log")
 

@@ -55,6 +55,7 @@ def make_env():
 """
 WORKS = (
     "rnd.run.start",
+    "rnd.commands.train.train_seeds",
     "rnd.run.resume",
     "rnd.report.runs.expand",
     "rnd.report.watch.watch",

@@ -127,6 +127,16 @@ def test_parts_cannot_name_other_files(name, parts, tmp_path):
     assert not (tmp_path / "out").exists() and not (tmp_path / "evil").exists()
 
 
+def test_parts_cannot_announce_a_huge_file(parts, tmp_path):
+    index = json.loads((parts / "parts.json").read_text())
+    small = next(entry for entry in index["files"] if entry["name"] == "config.json")
+    small["bytes"] += 2**30
+    index["parts"][0]["bytes"] += 2**30
+    (parts / "parts.json").write_text(json.dumps(index))
+    with pytest.raises(UserError, match=r"config\.json has 1,073,74.* bytes, more than"):
+        import_parts(parts, tmp_path / "out")
+
+
 def test_an_import_never_overwrites(parts, tmp_path):
     first = import_parts(parts, tmp_path / "out")
     before = sha256((first.path / "config.json").read_bytes())

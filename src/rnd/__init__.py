@@ -1,3 +1,31 @@
-"""Exploration by Random Network Distillation (Burda et al., 2018) as software."""
+"""Exploration by Random Network Distillation (Burda et al., 2018) as software.
+
+`rnd.Bonus` is the intrinsic reward for agents of your own, `rnd.train` and `rnd.load` are the paper's agent: see
+docs/plugins.md. Names are imported when they are used, so that `import rnd` costs nothing.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rnd.plugins.bonus import Bonus
+    from rnd.returns import two_streams
 
 __version__ = "0.1.0"
+
+_HOMES = {"Bonus": "rnd.plugins.bonus", "two_streams": "rnd.returns"}
+"""Public names and the modules that define them."""
+
+__all__ = ["Bonus", "__version__", "two_streams"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'rnd' has no attribute {name!r}")
+    return getattr(importlib.import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -140,6 +140,8 @@ class Bonus:
         self.updates = 0
         self.info: dict[str, float] = {}
         """Metrics of the last update."""
+        self.notes: dict[str, Any] = {}
+        """Plain values that are saved too: the settings of a wrapper."""
         self._pending: list[Steps] = []
         self._waiting = 0
         """Steps in `_pending`."""
@@ -351,6 +353,7 @@ class Bonus:
             "format": FORMAT,
             "config": self.config.to_dict(),
             "update_every": self.update_every,
+            "notes": self.notes,
             "observation_space": pack(space_to_dict(self.observation_space), "observation_space", tensors),
             "action_space": pack(space_to_dict(self.action_space), "action_space", tensors),
             "state": pack(self.state_dict(), "state", tensors),
@@ -376,6 +379,7 @@ class Bonus:
             _check_fits(config, observation_space, action_space, state, path)
             bonus._build(config, observation_space, action_space, card["update_every"])
             bonus.load_state_dict(state)
+            bonus.notes = dict(card["notes"])
         return bonus
 
 

@@ -140,6 +140,23 @@ def as_array(values: Any) -> np.ndarray:
     return values.detach().cpu().numpy() if isinstance(values, Tensor) else np.asarray(values)
 
 
+def replace_rows(obs: Any, rows: dict[int, Any]) -> Any:
+    """A batch of observations, some of which are replaced. A batch of texts stays as it is: no bonus reads it."""
+    if not rows:
+        return obs
+    if isinstance(obs, dict):
+        return {name: replace_rows(part, {i: one[name] for i, one in rows.items()}) for name, part in obs.items()}
+    if isinstance(obs, tuple):
+        parts = [{i: one[k] for i, one in rows.items()} for k in range(len(next(iter(rows.values()))))]
+        return tuple(replace_rows(part, each) for part, each in zip(obs, parts, strict=False))
+    if not isinstance(obs, np.ndarray):
+        return obs
+    changed = obs.copy()
+    for i, one in rows.items():
+        changed[i] = one
+    return changed
+
+
 def first_leaf(values: Any) -> Any:
     """One array or tensor of an observation that may be a dictionary or tuple of them."""
     while isinstance(values, dict | tuple):

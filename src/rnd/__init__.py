@@ -7,18 +7,30 @@ docs/plugins.md. Names are imported when they are used, so that `import rnd` cos
 from __future__ import annotations
 
 import importlib
+import sys
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from rnd.api import Agent, Evaluation, load, train
+    from rnd.config import Config
     from rnd.plugins.bonus import Bonus
     from rnd.returns import two_streams
 
 __version__ = "0.1.0"
 
-_HOMES = {"Bonus": "rnd.plugins.bonus", "two_streams": "rnd.returns"}
+_HOMES = {
+    "Agent": "rnd.api",
+    "Bonus": "rnd.plugins.bonus",
+    "Config": "rnd.config",
+    "Evaluation": "rnd.api",
+    "load": "rnd.api",
+    "train": "rnd.api",
+    "two_streams": "rnd.returns",
+}
 """Public names and the modules that define them."""
 
-__all__ = ["Bonus", "__version__", "two_streams"]
+__all__ = ["Agent", "Bonus", "Config", "Evaluation", "__version__", "load", "train", "two_streams"]
 
 
 def __getattr__(name: str) -> Any:
@@ -29,3 +41,18 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return sorted({*globals(), *__all__})
+
+
+class _Package(ModuleType):
+    """Importing the module `rnd.train`, which defines the loop, would hide the function `rnd.train`."""
+
+    @property
+    def train(self) -> Any:
+        return __getattr__("train")
+
+    @train.setter
+    def train(self, module: ModuleType) -> None:
+        """What the import system does; `from rnd.train import ...` needs no attribute."""
+
+
+sys.modules[__name__].__class__ = _Package

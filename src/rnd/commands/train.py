@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
+from rnd.api import starting_config
 from rnd.cli import parse, positional, value_of
 from rnd.components import resolve
 from rnd.config import Config
-from rnd.envs.factories import shows_pictures
-from rnd.presets import ATARI_GAMES, DEFAULT_JOB, preset
+from rnd.presets import ATARI_GAMES, DEFAULT_JOB
 
 DESCRIPTION = (
     f"Train an agent. GAME: {', '.join(ATARI_GAMES)}, any ALE/...-v5 or Gymnasium id, or a factory module:function; "
@@ -22,8 +21,7 @@ def main(arguments: list[str]) -> None:
     named = {name: value_of(name, arguments) for name in ("bonus", "policy", "writers")}
     chosen: dict[str, Any] = {name: value for name, value in named.items() if value is not None}
     game = positional(resolve(Config(**chosen)), arguments) or DEFAULT_JOB
-    policy = chosen.get("policy") or ("cnn" if shows_pictures(game) else None)
-    start = resolve(replace(preset(game, image=policy == "cnn"), **chosen))
+    start = starting_config(game, chosen)
     config = parse(Config, arguments, prog=f"rnd train {game}", description=DESCRIPTION, default=start)
     config.validate()
 

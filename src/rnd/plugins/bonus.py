@@ -47,6 +47,10 @@ MOST_PENDING = 2**31
 """Bytes of observations that may wait for an update."""
 
 
+anywhere = torch.inference_mode(False)
+"""Environments are stepped without gradients, also in inference mode, whose tensors no update could read."""
+
+
 class Steps(NamedTuple):
     """Transitions that were observed, encoded: what the next update trains on."""
 
@@ -161,11 +165,13 @@ class Bonus:
 
     # --- rewards -------------------------------------------------------------------------------
 
+    @anywhere
     def warm_up(self, observations: Any) -> None:
         """Add observations (any number, any leading shape) to the statistics, as those of the paper's random agent."""
         if self.module.random_start and not self.frozen:
             self.module.observe(self.encoder(observations).to(self.device))
 
+    @anywhere
     def score(self, next_obs: Any, obs: Any = None, actions: Any = None) -> Any:
         """Raw bonus of transitions, in the leading shape of `next_obs`. Changes nothing.
 
@@ -174,6 +180,7 @@ class Bonus:
         steps = self._steps(next_obs, obs, actions, lead if len(lead) > 1 else (1, *lead))
         return self._like(next_obs, self._chunked(self.module.score, steps).float().reshape(lead))
 
+    @anywhere
     def observe(self, next_obs: Any, obs: Any = None, actions: Any = None, valid: Any = None) -> Any:
         """Scaled intrinsic reward of one step (N, ...) or of a rollout (T, N, ...). Advances the running sums and the
         scale; keeps the transitions for `update`, with which the observation statistics advance too.
@@ -207,11 +214,14 @@ class Bonus:
         self.frozen = frozen
 
     def _keep(self, steps: Steps) -> None:
+        used_T = steps.valid.any(1)
+        if not bool(used_T.all()):  # steps in which all environments reset count as none
+            steps = Steps(*(None if x is None else x[used_T] for x in steps))
         self._pending.append(steps)
         self._waiting += len(steps.raw)
         if self.update_every is not None and self._waiting >= self.update_every:
             self.update()
-        elif self._waiting * steps.next_obs[0].nbytes > MOST_PENDING:
+        elif self._waiting * math.prod(steps.next_obs.shape[1:]) * steps.next_obs.itemsize > MOST_PENDING:
             raise UserError(
                 f"{self._waiting:,} observed steps wait for an update; call bonus.update() after each rollout, "
                 "or make the bonus with update_every=128"
@@ -219,6 +229,7 @@ class Bonus:
 
     # --- learning ------------------------------------------------------------------------------
 
+    @anywhere
     def update(self) -> dict[str, float]:
         """Learn from everything that was observed since the last update; returns metrics, or {} if that is nothing.
 
@@ -227,21 +238,23 @@ class Bonus:
         if self.frozen or not self._pending:
             return {}
         steps, self._pending, self._waiting = joined(self._pending), [], 0
-        if bool(steps.valid.any()):
-            whole = bool(steps.valid.all())
-            self.module.observe(steps.next_obs if whole else steps.next_obs[steps.valid])
+        if not len(steps.raw):
+            return {}
+        whole = bool(steps.valid.all())
+        self.module.observe(steps.next_obs if whole else steps.next_obs[steps.valid])
         loss = self._train(steps) if self.optimizer is not None else 0.0
         self.updates += 1
         raw, scaled = steps.raw[steps.valid], steps.scaled[steps.valid]
         self.info = {
             "bonus_raw": float(raw.mean()),
-            "bonus_max": float(raw.max()) if len(raw) else math.nan,
+            "bonus_max": float(raw.max()),
             "bonus_scaled": float(scaled.mean()),
             "bonus_scale": self.scale,
             "bonus_loss": loss,
         }
         return self.info
 
+    @torch.enable_grad()
     def _train(self, steps: Steps) -> float:
         """Epochs over minibatches of whole environments, in a fixed order; returns the mean loss."""
         assert self.optimizer is not None

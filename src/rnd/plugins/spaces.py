@@ -19,6 +19,7 @@ from rnd.envs.observations import (
     SCREEN,
     WrongObservationError,
     channels_per_frame,
+    is_minigrid,
     is_text,
     layout_of,
     leaves_of,
@@ -37,19 +38,21 @@ class ObservationEncoder:
     Arrays and tensors of numbers, and grey frames of 84x84, are only reshaped. Everything else is encoded one by one.
     """
 
-    def __init__(self, space: spaces.Space[Any]):
+    def __init__(self, space: spaces.Space[Any], env_id: str = WHO, flatten: bool = False):
+        """`env_id` and `flatten` as `make_encoder` reads them."""
         self.space = space
         self.leaves = {path: leaf for path, leaf in leaves_of(space) if not is_text(leaf)}
         missions = any(type(leaf).__name__ == "MissionSpace" for _, leaf in leaves_of(space))
         # MiniGrid's symbolic view is one-hot in `rnd train`, which knows it by its id.
-        self.spec, self._write = make_encoder(space, "MiniGrid-" if missions else WHO)
+        env_id = "MiniGrid-" if missions and env_id == WHO else env_id
+        self.spec, self._write = make_encoder(space, env_id, flatten)
         boxes = all(isinstance(leaf, spaces.Box) for leaf in self.leaves.values())
         self.layout = layout_of(space, grid=False) if self.spec.kind == "image" else None
         """The axes of a picture that is the whole observation."""
         self._size = dict(zip(self.layout or "", space.shape or (), strict=False))
         grey = self.layout is not None and channels_per_frame(self.layout, self._size.get("C", 1)) == 1
         fits = (self._size.get("H"), self._size.get("W")) == (SCREEN, SCREEN) and space.dtype == np.uint8
-        self._numbers = self.spec.kind == "vector" and boxes and not missions
+        self._numbers = self.spec.kind == "vector" and boxes and not is_minigrid(env_id)
         self._frames = grey and fits
 
     def lead(self, obs: Any) -> tuple[int, ...]:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 from gymnasium.vector import AutoresetMode
-from replay import ReplayVectorEnv, replay_vec_env
+from replay_envs import ReplayVectorEnv, replay_vec_env
 from streams import IMAGES, ROLLOUTS, assert_equal, copied, recorded
 
 from rnd.plugins.gymnasium import IntrinsicReward

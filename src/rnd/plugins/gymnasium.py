@@ -14,6 +14,7 @@ from typing import Any
 
 import gymnasium
 import numpy as np
+from gymnasium.utils import RecordConstructorArgs
 from gymnasium.vector import VectorWrapper
 
 from rnd.envs.gym_vector import autoreset_mode, row_of
@@ -67,11 +68,12 @@ class IntrinsicReward(IntrinsicRewardMixin, VectorWrapper):
             self._obs = copy.deepcopy(obs)
 
 
-class IntrinsicRewardEnv(IntrinsicRewardMixin, gymnasium.Wrapper[Any, Any, Any, Any]):
+class IntrinsicRewardEnv(IntrinsicRewardMixin, gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
     """The same for one environment. Its bonus has `num_envs=1`."""
 
     def __init__(self, env: gymnasium.Env[Any, Any], bonus: Bonus, coef: float = 1.0, combine: Combine = "sum"):
-        super().__init__(env)
+        RecordConstructorArgs.__init__(self, bonus=bonus, coef=coef, combine=combine)
+        gymnasium.Wrapper.__init__(self, env)
         self._use(bonus, coef, combine, 1)
         self._obs: Any = None
 

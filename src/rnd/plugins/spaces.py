@@ -186,7 +186,7 @@ def space_to_dict(space: spaces.Space[Any] | None) -> dict[str, Any] | None:
     if isinstance(space, spaces.MultiDiscrete):
         return {"kind": kind, "nvec": plain(space.nvec), "start": plain(space.start)}
     if isinstance(space, spaces.MultiBinary):
-        return {"kind": kind, "n": list(space.shape)}
+        return {"kind": kind, "n": int(space.n) if isinstance(space.n, int) else list(space.shape)}
     if is_text(space):
         return {"kind": kind}
     raise UserError(f"a space of the kind {kind} cannot be saved")

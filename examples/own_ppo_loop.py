@@ -46,7 +46,7 @@ class Args:
     """steps of a random policy that initialise the observation statistics"""
 
 
-def layer(inputs, outputs, gain=np.sqrt(2)):
+def layer(inputs, outputs, gain=2**0.5):
     linear = nn.Linear(inputs, outputs)
     nn.init.orthogonal_(linear.weight, gain)
     nn.init.zeros_(linear.bias)

@@ -1,8 +1,8 @@
 """The paper's agent from Python: `rnd.train`, `rnd.load`.
 
-    agent = rnd.train("MiniGrid-DoorKey-6x6-v0", frames=250_000)
-    agent = rnd.load("runs/NAME")                  # or an exported .safetensors file
-    agent.evaluate(episodes=20).mean_return
+agent = rnd.train("MiniGrid-DoorKey-6x6-v0", frames=250_000)
+agent = rnd.load("runs/NAME")                  # or an exported .safetensors file
+agent.evaluate(episodes=20).mean_return
 """
 
 from __future__ import annotations
@@ -143,7 +143,10 @@ class Agent:
         for bonuses that read them."""
         obs_NX, single = self._encoded(obs)
         if self._bonus.reads_action and (before is None or actions is None or self.spec.observation.kind == "image"):
-            raise UserError(f"the bonus {self.config.bonus} reads s_t and a_t; for pictures use rnd watch, or rnd.Bonus")
+            raise UserError(
+                f"the bonus {self.config.bonus} reads s_t and a_t: give it before=... and actions=..."
+                "; for pictures use rnd watch"
+            )
         previous = obs_NX if before is None else self._encoded(before)[0]
         taken = torch.zeros(len(obs_NX), dtype=torch.int64) if actions is None else torch.as_tensor(actions)
         taken = taken.reshape(len(obs_NX), *self.spec.action.shape) if actions is not None else taken

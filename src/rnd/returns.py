@@ -104,7 +104,9 @@ def two_streams(
     device, shape = rewards_TN.device, rewards_TN.shape
     rewards_int_TN, values_ext_TpN, values_int_TpN, done_TN = (x.to(device) for x in rest)
     longer = (shape[0] + 1, *shape[1:])
-    shapes = dict(zip(("rewards_int", "values_ext", "values_int", "dones"), (shape, longer, longer, shape), strict=True))
+    shapes = dict(
+        zip(("rewards_int", "values_ext", "values_int", "dones"), (shape, longer, longer, shape), strict=True)
+    )
     for (name, wanted), x in zip(shapes.items(), rest, strict=True):
         if x.shape != wanted:
             raise UserError(f"{name} has the shape {tuple(x.shape)} instead of {tuple(wanted)}")
@@ -122,4 +124,4 @@ def two_streams(
     check_ranges(config, "")
     rewards = rewards_TN.float(), rewards_int_TN.float()
     targets = combine(config, *rewards, values_ext_TpN, values_int_TpN, done_TN.bool(), bootstrap_TN)
-    return targets if isinstance(rewards_ext, Tensor) else Targets(*(x.numpy() for x in targets))
+    return targets if isinstance(rewards_ext, Tensor) else Targets._make(x.numpy() for x in targets)

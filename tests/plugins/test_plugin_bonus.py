@@ -193,7 +193,9 @@ def test_gradients_are_not_needed_around_it():
         assert bonus.updates == 3
 
 
-@pytest.mark.parametrize(("name", "kind"), [("rnd", "dict"), ("dynamics", "stack"), ("count", "vector"), ("rnd", "tuple")])
+@pytest.mark.parametrize(
+    ("name", "kind"), [("rnd", "dict"), ("dynamics", "stack"), ("count", "vector"), ("rnd", "tuple")]
+)
 def test_saved_bonuses_continue_exactly(name, kind, tmp_path):
     """Saved in the middle of a rollout: statistics, scale, weights, optimiser, draws, and what waits for the update."""
     space = (SPACES | PICTURES)[kind]

@@ -83,7 +83,9 @@ def test_a_single_environment_passes_the_check_of_sb3():
 @pytest.mark.parametrize("name", ["PPO", "A2C"])
 def test_the_callback_updates_after_every_rollout_logs_and_saves(name, tmp_path):
     venv = wrapped()
-    model = getattr(sb3, name)("MlpPolicy", venv, n_steps=16, device="cpu", **({"batch_size": 32} if name == "PPO" else {}))
+    model = getattr(sb3, name)(
+        "MlpPolicy", venv, n_steps=16, device="cpu", **({"batch_size": 32} if name == "PPO" else {})
+    )
     model.set_logger(configure(str(tmp_path / "log"), ["csv"]))
     model.learn(128, callback=IntrinsicRewardCallback(save_path=str(tmp_path), save_freq=20), log_interval=1)
     assert venv.bonus.updates == 4
@@ -106,7 +108,9 @@ def test_in_a_stack_with_normalisation_evaluation_and_checkpoints(tmp_path):
     model.learn(128, callback=[IntrinsicRewardCallback(save_path=str(tmp_path)), evaluation, checkpoints])
     assert inside.bonus.updates == 0
     assert np.isfinite(evaluation.last_mean_reward)
-    assert evaluation.last_mean_reward == pytest.approx(np.mean(np.load(tmp_path / "log/evaluations.npz")["ep_lengths"][-1]))
+    assert evaluation.last_mean_reward == pytest.approx(
+        np.mean(np.load(tmp_path / "log/evaluations.npz")["ep_lengths"][-1])
+    )
     assert (tmp_path / "rl_model_128_steps.zip").exists()
     # Everything is loaded again, and goes on.
     bonus = VecIntrinsicReward.load(tmp_path / "bonus_128_steps.safetensors", make_vec_env("CartPole-v1", 2), "cpu")
@@ -119,7 +123,10 @@ def test_in_a_stack_with_normalisation_evaluation_and_checkpoints(tmp_path):
 def off_policy(name, steps, tmp_path):
     """Train, save everything, load it, and go on."""
     env_id = {"DQN": "CartPole-v1", "SAC": "Pendulum-v1"}[name]
-    cls, files = getattr(sb3, name), {k: tmp_path / f"{name}-{k}" for k in ("model.zip", "bonus.safetensors", "buffer.pkl")}
+    cls, files = (
+        getattr(sb3, name),
+        {k: tmp_path / f"{name}-{k}" for k in ("model.zip", "bonus.safetensors", "buffer.pkl")},
+    )
     venv = wrapped(env_id, num_envs=1, update_every=64)
     options = {"learning_starts": 50, "device": "cpu", "seed": 0, "buffer_size": 5000}
     options |= {"train_freq": 8} if name == "SAC" else {}

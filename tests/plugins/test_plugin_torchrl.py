@@ -9,13 +9,13 @@ from gymnasium import spaces
 
 pytest.importorskip("torchrl")
 
-from streams import assert_equal, recorded  # noqa: E402
-from tensordict import TensorDict  # noqa: E402
-from torchrl.collectors import Collector  # noqa: E402
-from torchrl.envs import GymEnv, SerialEnv, TransformedEnv, check_env_specs  # noqa: E402
+from streams import assert_equal, recorded
+from tensordict import TensorDict
+from torchrl.collectors import Collector
+from torchrl.envs import GymEnv, SerialEnv, TransformedEnv, check_env_specs
 
-import rnd  # noqa: E402
-from rnd.plugins.torchrl import IntrinsicReward  # noqa: E402
+import rnd
+from rnd.plugins.torchrl import IntrinsicReward
 
 SPACE = gymnasium.make("CartPole-v1").observation_space
 SMALL = {"features": 8, "hidden": 8, "device": "cpu"}

@@ -14,7 +14,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -64,8 +63,8 @@ class Steps(NamedTuple):
     """[T, N, X] or [T, N, S, X]; None where the bonus reads s_{t+1} alone."""
     actions: Tensor | None
 
-    def part(self, steps: slice, rows: slice = slice(None)) -> Steps:
-        return Steps(*(None if x is None else x[steps, rows] for x in self))
+    def part(self, steps: slice | Tensor, rows: slice = slice(None)) -> Steps:
+        return Steps._make(None if x is None else x[steps, rows] for x in self)
 
 
 class Bonus:
@@ -117,7 +116,7 @@ class Bonus:
         self._build(config, observation_space, action_space, update_every)
 
     def _build(self, config: Config, observation_space: Any, action_space: Any, update_every: int | None) -> None:
-        config = dataclasses.replace(config, bonus_options=BONUSES.options(config.bonus, config.bonus_options))
+        config = with_options(config)
         config.validate()
         if update_every is not None and update_every < 1:
             raise UserError(f"update_every must be 1 or more, not {update_every}; None: you call update()")
@@ -216,7 +215,7 @@ class Bonus:
     def _keep(self, steps: Steps) -> None:
         used_T = steps.valid.any(1)
         if not bool(used_T.all()):  # steps in which all environments reset count as none
-            steps = Steps(*(None if x is None else x[used_T] for x in steps))
+            steps = steps.part(used_T)
         self._pending.append(steps)
         self._waiting += len(steps.raw)
         if self.update_every is not None and self._waiting >= self.update_every:
@@ -262,7 +261,9 @@ class Bonus:
         targets = self._chunked(self.module.targets, steps)
         groups = [slice(start, start + size) for start in range(0, self.num_envs, size)]
         parts = [steps.part(slice(None), rows) for rows in groups]
-        batches = [(self._transitions(p), targets[:, r].flatten(0, 1)[None]) for p, r in zip(parts, groups, strict=True)]
+        batches = [
+            (self._transitions(p), targets[:, r].flatten(0, 1)[None]) for p, r in zip(parts, groups, strict=True)
+        ]
         draws = torch.rand(config.epochs, *steps.raw.shape, generator=self.generator, device=self.device)
         total = torch.zeros((), device=self.device)
         for draw_TN in draws:
@@ -396,16 +397,22 @@ class Bonus:
         return bonus
 
 
+def with_options(config: Config) -> Config:
+    """`config` with the options that its bonus declares."""
+    options: Any = BONUSES.options(config.bonus, config.bonus_options)
+    return dataclasses.replace(config, bonus_options=options)
+
+
 def joined(pending: list[Steps]) -> Steps:
     """All steps, one after the other."""
     columns = zip(*pending, strict=True)
-    return Steps(*(None if parts[0] is None else torch.cat(parts) for parts in columns))
+    return Steps._make(None if parts[0] is None else torch.cat(parts) for parts in columns)
 
 
 def _check_fits(config: Config, observation_space: Any, action_space: Any, state: dict[str, Any], path: Path) -> None:
     """Refuse a file whose networks are not those that it describes, before they are made."""
     action = ActionEncoder(action_space).spec if action_space is not None else ActionSpec("discrete", (1,))
-    config = dataclasses.replace(config, bonus_options=BONUSES.options(config.bonus, config.bonus_options))
+    config = with_options(config)
     spec = EnvSpec(config.env.id, ObservationEncoder(observation_space).spec, action)
     if problem := misfit(config, spec, {"bonus": state["module"]}, ("bonus",)):
         raise UserError(f"{path} {problem}")

@@ -150,6 +150,8 @@ class RNDPPO(PPO):
     initialise the observation statistics; they are not counted in `num_timesteps`.
     """
 
+    _last_obs: Any
+    _last_episode_starts: Any
     policy_aliases: ClassVar[dict[str, type[BasePolicy]]] = {
         "MlpPolicy": TwoHeadMlpPolicy,
         "CnnPolicy": TwoHeadCnnPolicy,
@@ -207,7 +209,9 @@ class RNDPPO(PPO):
     def _setup_model(self) -> None:
         super()._setup_model()
         if getattr(self.policy.value_net, "out_features", None) != 2:
-            raise UserError("RNDPPO needs a policy with two value heads: derive yours from rnd.plugins.sb3.TwoValueHeads")
+            raise UserError(
+                "RNDPPO needs a policy with two value heads: derive yours from rnd.plugins.sb3.TwoValueHeads"
+            )
         arguments = {"gamma": self.gamma_int, "device": str(self.device), "seed": self.seed or 0, **self.bonus_kwargs}
         self.bonus = Bonus(
             self.bonus_name,
@@ -232,7 +236,7 @@ class RNDPPO(PPO):
             if self.use_sde and (step == 0 or (self.sde_sample_freq > 0 and step % self.sde_sample_freq == 0)):
                 self.policy.reset_noise(env.num_envs)
             with torch.no_grad():
-                sampled, values, log_probs = self.policy(obs_as_tensor(self._last_obs, self.device))  # type: ignore[arg-type]
+                sampled, values, log_probs = self.policy(obs_as_tensor(self._last_obs, self.device))
             actions = sampled.cpu().numpy()
             new_obs, rewards, dones, infos = env.step(self._within_bounds(actions))
             self.num_timesteps += env.num_envs
@@ -240,7 +244,7 @@ class RNDPPO(PPO):
             if not callback.on_step():
                 return False
             self._update_info_buffer(infos, dones)
-            rollout_buffer.add(self._last_obs, actions, rewards, self._last_episode_starts, values[:, 0], log_probs)  # type: ignore[arg-type]
+            rollout_buffer.add(self._last_obs, actions, rewards, self._last_episode_starts, values[:, 0], log_probs)
             following = final_observations(new_obs, dones, infos)
             for name, value in zip(
                 seen,
@@ -248,9 +252,9 @@ class RNDPPO(PPO):
                 strict=True,
             ):
                 seen[name].append(value)
-            self._last_obs, self._last_episode_starts = new_obs, dones  # type: ignore[assignment]
+            self._last_obs, self._last_episode_starts = new_obs, dones
         with torch.no_grad():
-            last = self.policy.predict_values(obs_as_tensor(self._last_obs, self.device))  # type: ignore[arg-type]
+            last = self.policy.predict_values(obs_as_tensor(self._last_obs, self.device))
         self._finish(rollout_buffer, {name: stacked(values) for name, values in seen.items()}, last.cpu().numpy())
         callback.update_locals(locals())
         callback.on_rollout_end()
@@ -290,7 +294,7 @@ class RNDPPO(PPO):
                     values_N[i] = float(self.policy.predict_values(final)[0, 0])
         return values_N
 
-    def _within_bounds(self, actions: np.ndarray) -> np.ndarray:
+    def _within_bounds(self, actions: np.ndarray) -> Any:
         if not isinstance(self.action_space, spaces.Box):
             return actions
         if self.policy.squash_output:
@@ -302,7 +306,7 @@ class RNDPPO(PPO):
         for _ in range(self.warm_up_steps):
             obs, _, dones, infos = env.step(np.stack([self.action_space.sample() for _ in range(env.num_envs)]))
             self.bonus.warm_up(final_observations(obs, dones, infos))
-            self._last_obs, self._last_episode_starts = obs, dones  # type: ignore[assignment]
+            self._last_obs, self._last_episode_starts = obs, dones
         self.warmed_up = True
 
     def _excluded_save_params(self) -> list[str]:

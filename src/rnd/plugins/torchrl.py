@@ -3,8 +3,8 @@
     bonus = rnd.Bonus("rnd", observation_space, num_envs=N, update_every=128)
     env = TransformedEnv(env, IntrinsicReward(bonus))        # writes ("next", "intrinsic_reward")
 
-A `TransformedEnv` is in eval mode, so training is not a matter of modes here: the statistics advance unless the bonus is
-frozen. docs/plugins.md has the recipe with two GAE modules.
+A `TransformedEnv` is in eval mode, so training is not a matter of modes here: the statistics advance unless the bonus
+is frozen. docs/plugins.md has the recipe with two GAE modules.
 """
 
 from __future__ import annotations

@@ -58,6 +58,21 @@ class ReplayVectorEnv(gymnasium.vector.VectorEnv):
         return obs, np.ones(n), dones, np.zeros(n, bool), infos
 
 
+class ReplayEnv(gymnasium.Env):
+    """One environment. What it shows after a reset is garbage: no transition leads there."""
+
+    def __init__(self, stream: Stream):
+        self.frames = Frames(stream)
+        self.observation_space, self.action_space = stream.space, stream.action_space
+
+    def reset(self, *, seed=None, options=None):
+        return self.frames.first[0] + 7, {}
+
+    def step(self, action):
+        obs, dones = self.frames.step()
+        return obs[0], 1.0, bool(dones[0]), False, {}
+
+
 def replay_vec_env(stream: Stream):
     """Stable-Baselines3's interface."""
     from stable_baselines3.common.vec_env import VecEnv

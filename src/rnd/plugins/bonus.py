@@ -172,11 +172,11 @@ class Bonus:
 
     @anywhere
     def score(self, next_obs: Any, obs: Any = None, actions: Any = None) -> Any:
-        """Raw bonus of transitions, in the leading shape of `next_obs`. Changes nothing.
+        """Raw bonus of transitions, in the leading shape of `next_obs`, which may be any. Changes nothing.
 
         `obs` and `actions` are read by `dynamics` alone."""
         lead = self.encoder.lead(next_obs)
-        steps = self._steps(next_obs, obs, actions, lead if len(lead) > 1 else (1, *lead))
+        steps = self._steps(next_obs, obs, actions, lead if len(lead) == 2 else (1, math.prod(lead)))
         return self._like(next_obs, self._chunked(self.module.score, steps).float().reshape(lead))
 
     @anywhere

@@ -160,11 +160,12 @@ class ReturnScaler(nn.Module):
             sums.append(sum_N[valid_N])
         if valid_TN.any():
             self.moments.update(torch.cat(sums))
-        return self.scale(rewards_TN) * valid_TN
+        return self.scale(rewards_TN, valid_TN)
 
-    def scale(self, rewards_TN: Tensor) -> Tensor:
-        """`rewards` divided by the deviation as it is. Changes nothing."""
-        return (rewards_TN / self.moments.std).float()
+    def scale(self, rewards_TN: Tensor, valid_TN: Tensor | None = None) -> Tensor:
+        """`rewards` divided by the deviation as it is; 0 where they are not valid. Changes nothing."""
+        scaled_TN = (rewards_TN / self.moments.std).float()
+        return scaled_TN if valid_TN is None else scaled_TN.where(valid_TN, 0.0)
 
     @property
     def mean_return(self) -> Tensor:

@@ -239,7 +239,7 @@ def test_a_bonus_can_be_loaded_for_another_number_of_environments(tmp_path):
         (lambda: rnd.Bonus("rnd", SPACES["vector"], update_every=0), "update_every must be 1 or more"),
         (lambda: rnd.Bonus("rnd", SPACES["vector"], **SMALL).observe(np.zeros((2, 3))), "for 1 environments"),
         (lambda: rnd.Bonus("rnd", SPACES["vector"], **SMALL).observe(np.zeros((1, 4))), "of the shape"),
-        (lambda: rnd.Bonus("rnd", SPACES["vector"], **SMALL).observe(np.full((1, 3), np.nan)), "not finite"),
+        (lambda: rnd.Bonus("rnd", SPACES["vector"], **SMALL).observe(np.full((1, 3), np.inf)), "NaN or infinite"),
         (lambda: rnd.Bonus("rnd", SPACES["vector"], **SMALL).observe("text"), "no array or tensor"),
         (lambda: rnd.Bonus.load("nowhere.safetensors"), "nowhere.safetensors cannot be read"),
     ],

@@ -37,7 +37,7 @@ def test_statistics_move_in_a_collector_and_stop_when_frozen(num_envs, name):
     env, bonus = transformed(num_envs, name, update_every=8)
     assert not env.transform.training
     before, seen = statistics(bonus), []
-    weights = bonus.parameters[0].clone()
+    weights = bonus.trained[0].clone()
     for number, data in enumerate(Collector(env, frames_per_batch=24 * num_envs, total_frames=96 * num_envs)):
         reward = data["next", "intrinsic_reward"]
         assert reward.shape == (*data.batch_size, 1)
@@ -45,12 +45,12 @@ def test_statistics_move_in_a_collector_and_stop_when_frozen(num_envs, name):
         seen.append(statistics(bonus))
         if number == 1:
             env.transform.freeze()
-            weights_frozen = bonus.parameters[0].clone()
+            weights_frozen = bonus.trained[0].clone()
     assert all(a != b for a, b in zip(before, seen[0], strict=True))
     assert all(a != b for a, b in zip(seen[0], seen[1], strict=True))
     assert seen[1] == seen[2] == seen[3]
     assert not torch.equal(weights, weights_frozen)
-    assert torch.equal(weights_frozen, bonus.parameters[0])
+    assert torch.equal(weights_frozen, bonus.trained[0])
 
 
 def test_specs_fit():

@@ -134,9 +134,9 @@ class Bonus:
             torch.manual_seed(config.seed)
             self.module = channels_last(make_bonus(config, self.spec).to(self.device))
         self.scaler = ReturnScaler(config.env.num_envs, config.gamma_int).to(self.device)
-        self.parameters = [p for p in self.module.parameters() if p.requires_grad]
+        self.trained = [p for p in self.module.parameters() if p.requires_grad]
         # The same optimiser as the agent's: it treats every parameter by itself, so the weights are the same too.
-        self.optimizer = torch.optim.Adam(self.parameters, lr=config.lr, fused=True) if self.parameters else None
+        self.optimizer = torch.optim.Adam(self.trained, lr=config.lr, fused=True) if self.trained else None
         self.generator = torch.Generator(self.device)
         self.generator.manual_seed(draw_seed(config.seed, 1, 0, 0))
         self.frozen = False
@@ -168,7 +168,7 @@ class Bonus:
     def warm_up(self, observations: Any) -> None:
         """Add observations (any number, any leading shape) to the statistics, as those of the paper's random agent."""
         if self.module.random_start and not self.frozen:
-            self.module.observe(self.encoder(observations).to(self.device))
+            self.module.observe(self._encoded(observations))
 
     @anywhere
     def score(self, next_obs: Any, obs: Any = None, actions: Any = None) -> Any:
@@ -197,11 +197,8 @@ class Bonus:
         shape = lead if len(lead) == 2 else (1, *lead)
         steps = self._steps(next_obs, obs, actions, shape, valid)
         raw_TN = self._chunked(self.module.score, steps).float()
-        if not bool(torch.isfinite(raw_TN[steps.valid]).all()):
-            step, env = (~torch.isfinite(raw_TN)).nonzero()[0].tolist()
-            raise UserError(f"the bonus of environment {env} is not finite: its observation {step} has NaN or infinity")
         if self.frozen:
-            scaled_TN = self.scaler.scale(raw_TN) * steps.valid
+            scaled_TN = self.scaler.scale(raw_TN, steps.valid)
         else:
             first = shape[0] == 1 and float(self.scaler.moments.count) < 1
             scaled_TN = self.scaler(raw_TN, None if valid is None else steps.valid) * (not first)
@@ -282,10 +279,9 @@ class Bonus:
 
     def _steps(self, next_obs: Any, obs: Any, actions: Any, shape: tuple[int, ...], valid: Any = None) -> Steps:
         """Encoded transitions of T steps."""
-        encoded = self.encoder(next_obs).to(self.device)
-        own = encoded.shape[len(self.encoder.lead(next_obs)) :]
+        encoded = self._encoded(next_obs)
         # A copy: environments reuse their buffers.
-        encoded = encoded.reshape(*shape, *own).clone()
+        encoded = encoded.reshape(*shape, *self.encoder.spec.shape).clone()
         before = taken = None
         if self._encode_actions is not None:
             if obs is None or actions is None:
@@ -298,6 +294,14 @@ class Bonus:
         if valid is not None:
             mask = as_tensor(valid).to(self.device, torch.bool).reshape(shape)
         return Steps(encoded, mask, none, none, before, taken)
+
+    def _encoded(self, obs: Any) -> Tensor:
+        """Observations as the networks read them. Refuses numbers that would stay in the statistics for ever."""
+        encoded = self.encoder(obs).to(self.device)
+        if encoded.is_floating_point() and not bool(torch.isfinite(encoded).all()):
+            where = (~torch.isfinite(encoded)).nonzero()[0].tolist()
+            raise UserError(f"the observation at {where} (leading shape, component) is NaN or infinite")
+        return encoded
 
     def _transitions(self, steps: Steps) -> Transitions:
         """Steps [T, N] as single transitions, in the order of the steps."""
@@ -348,7 +352,7 @@ class Bonus:
         self.scaler.load_state_dict(scaler, strict)
         if self.optimizer is not None:
             moments = {
-                int(i): {name: laid_out_like(self.parameters[int(i)], value) for name, value in values.items()}
+                int(i): {name: laid_out_like(self.trained[int(i)], value) for name, value in values.items()}
                 for i, values in state["optimizer"].items()
             }
             groups = self.optimizer.state_dict()["param_groups"]

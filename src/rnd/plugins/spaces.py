@@ -136,7 +136,8 @@ def nested(parts: dict[tuple[Any, ...], Any]) -> Any:
 
 
 def as_tensor(values: Any) -> Tensor:
-    return values if isinstance(values, Tensor) else torch.from_numpy(np.ascontiguousarray(values))
+    """Arrays are copied: PyTorch has no tensors that must not be written."""
+    return values if isinstance(values, Tensor) else torch.from_numpy(np.array(values, order="C"))
 
 
 def as_array(values: Any) -> np.ndarray:

@@ -34,14 +34,12 @@ class Options:
     """Turns; the fastest counts."""
     steps: int = 256
     """Steps per turn in every environment."""
+    env_ids: tuple[str, ...] = ("CartPole-v1", "MiniGrid-MultiRoom-N4-S5-v1", "ALE/MontezumaRevenge-v5")
+    """What is stepped."""
 
 
-CASES: dict[str, dict[str, Any]] = {
-    "CartPole-v1": {"features": 64, "hidden": 128},
-    "MiniGrid-MultiRoom-N4-S5-v1": {"features": 64, "hidden": 128},
-    "ALE/MontezumaRevenge-v5": {},
-}
-"""Environments, and the sizes of the bonus: those of the presets."""
+SMALL: dict[str, Any] = {"features": 64, "hidden": 128}
+"""Sizes of the bonus for vectors: those of the presets. For pictures they are the paper's."""
 
 
 def one_env(env_id: str) -> gymnasium.Env[Any, Any]:
@@ -65,7 +63,8 @@ def per_step(venv: Any, steps: int) -> float:
 def main() -> None:
     options = parse(Options, sys.argv[1:], prog="wrapper_overhead.py", description=str(__doc__))
     torch.set_num_threads(1)
-    for env_id, sizes in CASES.items():
+    for env_id in options.env_ids:
+        sizes = {} if env_id.startswith("ALE/") else SMALL
         makers = [lambda env_id=env_id: one_env(env_id)] * options.envs
         bare = SyncVectorEnv(makers, autoreset_mode=AutoresetMode.SAME_STEP)
         bonus = rnd.Bonus("rnd", bare.single_observation_space, num_envs=options.envs, device="cpu", **sizes)

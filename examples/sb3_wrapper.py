@@ -1,7 +1,7 @@
 """Stable-Baselines3's PPO, or DQN, with the bonus added to the reward.
 
-python examples/sb3_wrapper.py
-python examples/sb3_wrapper.py --algorithm DQN
+    python examples/sb3_wrapper.py
+    python examples/sb3_wrapper.py --algorithm DQN
 
 The quickest way to try a bonus with an algorithm of SB3. Both rewards share one value function and one discount: for
 the paper's method use RNDPPO (sb3_rndppo.py).

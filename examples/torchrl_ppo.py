@@ -1,6 +1,6 @@
 """PPO in TorchRL with the bonus as a transform, two critics and two GAE modules.
 
-python examples/torchrl_ppo.py
+    python examples/torchrl_ppo.py
 
 The intrinsic stream is not cut where episodes end: its GAE reads a `done` that is never true.
 """

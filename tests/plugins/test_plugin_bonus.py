@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import subprocess
 import sys
+from dataclasses import replace
 
 import gymnasium
 import numpy as np
@@ -273,6 +274,10 @@ def test_files_of_others_are_refused(tmp_path):
     with pytest.raises(UserError, match="is not a bonus saved by rnd"):
         rnd.Bonus.load(path)
     bonus = rnd.Bonus("rnd", SPACES["vector"], **SMALL)
+    bonus.config = replace(bonus.config, bonus_options=rnd.config.BonusOptions(features=9, hidden=8))
+    bonus.save(path)
+    with pytest.raises(UserError, match=r"bonus.safetensors: it does not fit the bonus that its config describes"):
+        rnd.Bonus.load(path)
     bonus.config = rnd.Config(bonus="nowhere:Strange", policy="mlp", writers="none")
     bonus.save(path)
     with pytest.raises(UserError, match="names code that you have not trained with: nowhere:Strange"):

@@ -115,8 +115,18 @@ class Bonus:
         )
         self._build(config, observation_space, action_space, update_every)
 
-    def _build(self, config: Config, observation_space: Any, action_space: Any, update_every: int | None) -> None:
-        config = with_options(config)
+    def _build(
+        self,
+        config: Config,
+        observation_space: Any,
+        action_space: Any,
+        update_every: int | None,
+        saved: dict[str, Any] | None = None,
+    ) -> None:
+        """Make everything. `saved`: refuse the state of other networks, before those that `config` describes are made:
+        a small file can describe large ones."""
+        options: Any = BONUSES.options(config.bonus, config.bonus_options)
+        config = dataclasses.replace(config, bonus_options=options)
         config.validate()
         if update_every is not None and update_every < 1:
             raise UserError(f"update_every must be 1 or more, not {update_every}; None: you call update()")
@@ -130,6 +140,8 @@ class Bonus:
         self.device = torch.device(find_device(config.device))
         action = self._encode_actions.spec if self._encode_actions else ActionSpec("discrete", (1,))
         self.spec = EnvSpec(config.env.id, self.encoder.spec, action)
+        if saved is not None and (problem := misfit(config, self.spec, {"bonus": saved}, ("bonus",))):
+            raise UserError(f"it {problem}")
         with torch.random.fork_rng(devices=[]):  # the caller's random numbers stay as they are
             torch.manual_seed(config.seed)
             self.module = channels_last(make_bonus(config, self.spec).to(self.device))
@@ -388,35 +400,20 @@ class Bonus:
             card, tensors = read_tensors(path, CARD, "a bonus saved by rnd", FORMAT)
             config, state = Config.from_dict(card["config"]), unpack(card["state"], tensors)
             trust.check(dataclasses.replace(config, env=EnvConfig()), path, trusted)
-            spaces = (space_from_dict(unpack(card[name], tensors)) for name in ("observation_space", "action_space"))
+            observed, taken = (
+                space_from_dict(unpack(card[f"{name}_space"], tensors)) for name in ("observation", "action")
+            )
             env = dataclasses.replace(config.env, num_envs=num_envs or config.env.num_envs)
             fewer = math.gcd(env.num_envs, config.minibatches)
             config = dataclasses.replace(config, env=env, minibatches=fewer, device=device)
             bonus = cls.__new__(cls)
-            observation_space, action_space = spaces
-            _check_fits(config, observation_space, action_space, state, path)
-            bonus._build(config, observation_space, action_space, card["update_every"])
+            bonus._build(config, **spaces, update_every=card["update_every"], saved=state["module"])
             bonus.load_state_dict(state)
             bonus.notes = dict(card["notes"])
         return bonus
-
-
-def with_options(config: Config) -> Config:
-    """`config` with the options that its bonus declares."""
-    options: Any = BONUSES.options(config.bonus, config.bonus_options)
-    return dataclasses.replace(config, bonus_options=options)
 
 
 def joined(pending: list[Steps]) -> Steps:
     """All steps, one after the other."""
     columns = zip(*pending, strict=True)
     return Steps._make(None if parts[0] is None else torch.cat(parts) for parts in columns)
-
-
-def _check_fits(config: Config, observation_space: Any, action_space: Any, state: dict[str, Any], path: Path) -> None:
-    """Refuse a file whose networks are not those that it describes, before they are made."""
-    action = ActionEncoder(action_space).spec if action_space is not None else ActionSpec("discrete", (1,))
-    config = with_options(config)
-    spec = EnvSpec(config.env.id, ObservationEncoder(observation_space).spec, action)
-    if problem := misfit(config, spec, {"bonus": state["module"]}, ("bonus",)):
-        raise UserError(f"{path} {problem}")

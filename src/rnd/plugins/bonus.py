@@ -400,9 +400,7 @@ class Bonus:
             card, tensors = read_tensors(path, CARD, "a bonus saved by rnd", FORMAT)
             config, state = Config.from_dict(card["config"]), unpack(card["state"], tensors)
             trust.check(dataclasses.replace(config, env=EnvConfig()), path, trusted)
-            observed, taken = (
-                space_from_dict(unpack(card[f"{name}_space"], tensors)) for name in ("observation", "action")
-            )
+            spaces = {name: space_from_dict(unpack(card[name], tensors)) for name in card if name.endswith("_space")}
             env = dataclasses.replace(config.env, num_envs=num_envs or config.env.num_envs)
             fewer = math.gcd(env.num_envs, config.minibatches)
             config = dataclasses.replace(config, env=env, minibatches=fewer, device=device)

@@ -1,3 +1,59 @@
-"""Exploration by Random Network Distillation (Burda et al., 2018) as software."""
+"""Exploration by Random Network Distillation (Burda et al., 2018) as software.
+
+`rnd.Bonus` is the intrinsic reward for agents of your own, `rnd.train` and `rnd.load` are the paper's agent: see
+docs/plugins.md. Names are imported when they are used, so that `import rnd` costs nothing.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rnd.api import Agent, load, train
+    from rnd.config import Config
+    from rnd.evaluation import Evaluation
+    from rnd.plugins.bonus import Bonus
+    from rnd.returns import two_streams
 
 __version__ = "0.1.0"
+
+_HOMES = {
+    "Agent": "rnd.api",
+    "Bonus": "rnd.plugins.bonus",
+    "Config": "rnd.config",
+    "Evaluation": "rnd.evaluation",
+    "load": "rnd.api",
+    "train": "rnd.api",
+    "two_streams": "rnd.returns",
+}
+"""Public names and the modules that define them."""
+
+__all__ = ["Agent", "Bonus", "Config", "Evaluation", "__version__", "load", "train", "two_streams"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'rnd' has no attribute {name!r}")
+    return getattr(importlib.import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
+
+
+class _Package(ModuleType):
+    """Importing the module `rnd.train`, which defines the loop, would hide the function `rnd.train`."""
+
+    @property
+    def train(self) -> Any:
+        return __getattr__("train")
+
+    @train.setter
+    def train(self, module: ModuleType) -> None:
+        """What the import system does; `from rnd.train import ...` needs no attribute."""
+
+
+sys.modules[__name__].__class__ = _Package

@@ -19,6 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from rnd.config import Config
+from rnd.errors import UserError
 from rnd.normalize import RunningMoments
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -100,6 +101,14 @@ def copy_tensors_(mine: list[Tensor], new: list[Tensor]) -> None:
     pairs = [(a, b) for a, b in zip(mine, new, strict=True) if a.data_ptr() != b.data_ptr()]
     if pairs:
         torch._foreach_copy_([a for a, _ in pairs], [b for _, b in pairs], non_blocking=True)
+
+
+def find_device(name: str) -> str:
+    """The device that a config's `device` stands for: CUDA for "auto" where it is found, else the CPU."""
+    found = torch.cuda.is_available()
+    if name.startswith("cuda") and not found:
+        raise UserError(f"--device {name}: PyTorch finds no CUDA device here; nearest: --device cpu")
+    return ("cuda" if found else "cpu") if name == "auto" else name
 
 
 def set_device(device: torch.device) -> None:

@@ -144,12 +144,28 @@ class ReturnScaler(nn.Module):
         self.register_buffer("carry_N", torch.zeros(num_envs, dtype=torch.float64))
 
     @torch.no_grad()
-    def forward(self, rewards_TN: Tensor) -> Tensor:
-        """Scale one rollout of raw bonuses. Advances the running sums and the statistics in place first."""
-        sums_TN = discounted_sums(rewards_TN.double(), self.carry_N, self.gamma)
-        self.carry_N.copy_(sums_TN[-1])
-        self.moments.update(sums_TN.reshape(-1))
-        return (rewards_TN / self.moments.std).float()
+    def forward(self, rewards_TN: Tensor, valid_TN: Tensor | None = None) -> Tensor:
+        """Scale one rollout of raw bonuses. Advances the running sums and the statistics in place first.
+
+        `valid`: False where a step is no transition (a vector environment resets in it). The sum stays as it was."""
+        if valid_TN is None:
+            sums_TN = discounted_sums(rewards_TN.double(), self.carry_N, self.gamma)
+            self.carry_N.copy_(sums_TN[-1])
+            self.moments.update(sums_TN.reshape(-1))
+            return self.scale(rewards_TN)
+        sums = []
+        for reward_N, valid_N in zip(rewards_TN.double(), valid_TN, strict=True):
+            sum_N = discounted_sums(reward_N[None], self.carry_N, self.gamma)[0]
+            self.carry_N.copy_(torch.where(valid_N, sum_N, self.carry_N))
+            sums.append(sum_N[valid_N])
+        if valid_TN.any():
+            self.moments.update(torch.cat(sums))
+        return self.scale(rewards_TN, valid_TN)
+
+    def scale(self, rewards_TN: Tensor, valid_TN: Tensor | None = None) -> Tensor:
+        """`rewards` divided by the deviation as it is; 0 where they are not valid. Changes nothing."""
+        scaled_TN = (rewards_TN / self.moments.std).float()
+        return scaled_TN if valid_TN is None else scaled_TN.where(valid_TN, 0.0)
 
     @property
     def mean_return(self) -> Tensor:

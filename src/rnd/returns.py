@@ -5,12 +5,13 @@ Legend: T steps, N environments, E/I extrinsic and intrinsic.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from rnd.config import Config
+from rnd.config import Config, check_ranges
+from rnd.errors import UserError
 
 
 class Stream(NamedTuple):
@@ -76,3 +77,51 @@ def combine(
     int_ = gae(rewards_int_TN, values_int_TpN, done_TN, config.gamma_int, lam, episodic=config.episodic_int)
     advantages_TN = config.ext_coef * ext.advantages_TN + config.int_coef * int_.advantages_TN
     return Targets(advantages_TN, ext.returns_TN, int_.returns_TN)
+
+
+def two_streams(
+    rewards_ext: Any,
+    rewards_int: Any,
+    values_ext: Any,
+    values_int: Any,
+    dones: Any,
+    *,
+    truncated_values: Any = None,
+    gamma_ext: float = 0.999,
+    gamma_int: float = 0.99,
+    gae_lambda: float = 0.95,
+    ext_coef: float = 2.0,
+    int_coef: float = 1.0,
+    episodic_int: bool = False,
+) -> Targets:
+    """`combine` for agents of your own: arrays or tensors (T, N), values (T + 1, N) with that of the last observation.
+
+    `dones`: the episode ended with this step. `truncated_values`: V_ext(final observation) where a time limit ended it,
+    0 elsewhere. Returns the combined advantages and the returns of both value heads, in the kind of `rewards_ext`.
+    """
+    given = (rewards_ext, rewards_int, values_ext, values_int, dones)
+    rewards_TN, *rest = (torch.as_tensor(x) for x in given)
+    device, shape = rewards_TN.device, rewards_TN.shape
+    rewards_int_TN, values_ext_TpN, values_int_TpN, done_TN = (x.to(device) for x in rest)
+    longer = (shape[0] + 1, *shape[1:])
+    shapes = dict(
+        zip(("rewards_int", "values_ext", "values_int", "dones"), (shape, longer, longer, shape), strict=True)
+    )
+    for (name, wanted), x in zip(shapes.items(), rest, strict=True):
+        if x.shape != wanted:
+            raise UserError(f"{name} has the shape {tuple(x.shape)} instead of {tuple(wanted)}")
+    bootstrap_TN = torch.zeros_like(rewards_TN, dtype=torch.float32)
+    if truncated_values is not None:
+        bootstrap_TN = gamma_ext * torch.as_tensor(truncated_values).to(device).float().reshape(shape)
+    config = Config(
+        gamma_ext=gamma_ext,
+        gamma_int=gamma_int,
+        gae_lambda=gae_lambda,
+        ext_coef=ext_coef,
+        int_coef=int_coef,
+        episodic_int=episodic_int,
+    )
+    check_ranges(config, "")
+    rewards = rewards_TN.float(), rewards_int_TN.float()
+    targets = combine(config, *rewards, values_ext_TpN, values_int_TpN, done_TN.bool(), bootstrap_TN)
+    return targets if isinstance(rewards_ext, Tensor) else Targets._make(x.numpy() for x in targets)

@@ -6,7 +6,7 @@ Legend: T steps, N environments.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import Future
 from typing import Any, NamedTuple
 
@@ -21,13 +21,14 @@ from rnd.config import Config
 from rnd.distributed import SINGLE_PROCESS, Ranks, sync_statistics
 from rnd.envs.interface import VectorEnv
 from rnd.envs.splitmix import environment_seed
-from rnd.errors import RunError, UserError
+from rnd.errors import RunError
 from rnd.graphs import (
     GraphedFunction,
     autocast,
     channels_last,
     compile_sums,
     compiled,
+    find_device,
     in_background,
     set_device,
     uses_graphs,
@@ -42,12 +43,7 @@ from rnd.record.metrics import Row
 from rnd.returns import Targets, combine
 from rnd.rollout import Collector, random_actions
 from rnd.stopwatch import Stopwatch
-from rnd.transitions import Rollout, Transitions
-
-CHUNK = {"cpu": 512, "cuda": 65_536}
-"""Transitions whose bonus is computed in one call: bounds the memory of the networks' activations. On a CPU large ones
-would come as fresh pages from the system in every call."""
-
+from rnd.transitions import Rollout, in_chunks, steps_per_chunk
 
 PER_RANK = ("scaler", "collector", "env", "generators")
 """Entries of the state that each rank has its own of."""
@@ -297,18 +293,6 @@ class Trainer:
         }
 
 
-def in_chunks(function: Callable[[Transitions], Tensor], transitions: Transitions) -> Tensor:
-    """`function` over a rollout, a few steps at a time."""
-    steps, envs = transitions.actions.shape[:2]
-    size = steps_per_chunk(transitions.frames.device, envs)
-    return torch.cat([function(transitions.steps(t, min(t + size, steps))) for t in range(0, steps, size)])
-
-
-def steps_per_chunk(device: torch.device, envs: int) -> int:
-    """Steps of a rollout that are scored together."""
-    return max(1, CHUNK[device.type] // envs)
-
-
 def random_steps(config: Config) -> int:
     """Steps of the random agent in every environment: at most a tenth of the run."""
     return min(config.bonus_options.random_steps, config.iterations * config.rollout_steps // 10)
@@ -332,11 +316,7 @@ def draw_seed(seed: int, stream: int, rank: int, iteration: int) -> int:
 
 def resolve_device(config: Config, ranks: Ranks = SINGLE_PROCESS) -> torch.device:
     """CUDA where it is found, else the CPU; one GPU per rank. Sets PyTorch's global switches for it."""
-    name = config.device
-    if name == "auto":
-        name = "cuda" if torch.cuda.is_available() else "cpu"
-    if name.startswith("cuda") and not torch.cuda.is_available():
-        raise UserError(f"--device {name}: PyTorch finds no CUDA device here; nearest: --device cpu")
+    name = find_device(config.device)
     if name.startswith("cuda"):
         torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = config.precision != "float32"
         torch.backends.cudnn.benchmark = config.fast  # shapes never change: search for the best kernels once

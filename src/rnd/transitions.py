@@ -8,6 +8,7 @@ episode's start: frames of a window that belong to the episode before read as ze
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,6 +16,10 @@ import torch
 from torch import Tensor
 
 from rnd.envs.interface import Episode
+
+CHUNK = {"cpu": 512, "cuda": 65_536}
+"""Transitions whose bonus is computed in one call: bounds the memory of the networks' activations. On a CPU large ones
+would come as fresh pages from the system in every call."""
 
 
 @dataclass(frozen=True)
@@ -64,10 +69,12 @@ class Transitions:
 
     @staticmethod
     def pairs(obs: Tensor, actions: Tensor, next_obs: Tensor) -> Transitions:
-        """Single transitions [B, X], for agents that keep their own buffers. The B samples lie along the N axis."""
-        frames = torch.stack([obs, next_obs])
-        age = torch.zeros(frames.shape[:2], dtype=torch.int8, device=frames.device)
-        return Transitions(frames, age, actions[None], stack=1)
+        """Single transitions, for agents that keep their own buffers: observations [B, X], or stacks [B, S, X] whose
+        frames are all of their episode, and the newest next frames [B, X]. The B samples lie along the N axis."""
+        stack = obs.shape[1] if obs.dim() > next_obs.dim() else 1
+        frames = torch.stack([*(obs.unbind(1) if stack > 1 else [obs]), next_obs])
+        age = torch.full((2, len(next_obs)), stack - 1, dtype=torch.int8, device=frames.device)
+        return Transitions(frames, age, actions[None], stack)
 
 
 @dataclass
@@ -118,6 +125,18 @@ class Rollout:
             episodes=[Episode(env, ret, length, frozenset(rooms)) for env, ret, length, rooms in state["episodes"]],
             rooms_entered=state["rooms_entered"],
         )
+
+
+def in_chunks(function: Callable[[Transitions], Tensor], transitions: Transitions) -> Tensor:
+    """`function` over a rollout, a few steps at a time."""
+    steps, envs = transitions.actions.shape[:2]
+    size = steps_per_chunk(transitions.frames.device, envs)
+    return torch.cat([function(transitions.steps(t, min(t + size, steps))) for t in range(0, steps, size)])
+
+
+def steps_per_chunk(device: torch.device, envs: int) -> int:
+    """Steps of a rollout that are scored together."""
+    return max(1, CHUNK[device.type] // envs)
 
 
 def next_age(age_N: Tensor, first_N: Tensor, stack: int) -> Tensor:

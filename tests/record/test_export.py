@@ -156,7 +156,7 @@ def test_sizes():
 def test_agents_of_another_kind_are_refused(trained, tmp_path):
     import safetensors.torch
 
-    for metadata, message in (({}, "has no card"), ({"rnd.card": json.dumps({"format": 9})}, "agent format 9")):
+    for metadata, message in (({}, "has no card"), ({"rnd.card": json.dumps({"format": 9})}, "of format 9")):
         file = tmp_path / "other.safetensors"
         safetensors.torch.save_file({"x": torch.zeros(1)}, file, metadata)
         with pytest.raises(UserError, match=message):

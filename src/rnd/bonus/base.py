@@ -29,6 +29,8 @@ class Bonus(nn.Module):
     """The dataclass of its own options."""
     random_start = True
     """Its statistics are initialised by the steps of a random agent before the first update."""
+    reads_action = False
+    """`score` and `loss` read s_t and a_t, not s_{t+1} alone: other agents must give them too."""
     capturable = False
     """`score`, `observe` and `targets` never synchronise with the host: a CUDA graph may capture and replay them."""
 

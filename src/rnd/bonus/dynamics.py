@@ -19,6 +19,8 @@ class Dynamics(PredictionBonus):
     to the policy and are whitened as black frames here.
     """
 
+    reads_action = True
+
     def __init__(self, observation: ObservationSpec, action: ActionSpec, options: BonusOptions):
         super().__init__(observation, options)
         self.action = action

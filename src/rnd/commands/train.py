@@ -8,12 +8,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rnd.api import starting_config
 from rnd.cli import parse, positional, value_of
 from rnd.components import resolve
 from rnd.config import Config, PositiveInt
-from rnd.envs.factories import shows_pictures
 from rnd.errors import RunError, UserError
-from rnd.presets import ATARI_GAMES, DEFAULT_JOB, preset
+from rnd.presets import ATARI_GAMES, DEFAULT_JOB
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -49,8 +49,7 @@ def main(arguments: list[str]) -> None:
             raise UserError(f"--config {file} names its environment, {game}; leave out {other}")
     else:
         game = positional(flags_of(resolve(Config(**chosen))), arguments) or DEFAULT_JOB
-        policy = chosen.get("policy") or ("cnn" if shows_pictures(game) else None)
-        start = resolve(replace(preset(game, image=policy == "cnn"), **chosen))
+        start = starting_config(game, chosen)
     flags = parse(Flags, arguments, prog=f"rnd train {game}", description=DESCRIPTION, default=flags_of(start))
     config = Config(**{field.name: getattr(flags, field.name) for field in dataclasses.fields(Config)})
     config.validate()

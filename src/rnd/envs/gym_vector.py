@@ -84,7 +84,7 @@ class GymVectorEnvs(VectorEnv):
         elif done.any():
             final = info.get("final_obs", info.get("final_observation"))
             for i in np.flatnonzero(done).tolist():
-                self._encode(i, _row(final, i), out["final_obs"])
+                self._encode(i, row_of(final, i), out["final_obs"])
         self._write(obs, "obs")
 
     def _end_one_step_later(self, obs: Any, reward: Any, terminated: np.ndarray, truncated: np.ndarray) -> None:
@@ -146,10 +146,10 @@ def autoreset_mode(vector: Any) -> str:
     return name
 
 
-def _row(final: Any, i: int) -> Any:
+def row_of(final: Any, i: int) -> Any:
     """Observation `i` of a batch that may be an array of objects, or a dictionary or tuple of batches."""
     if isinstance(final, dict):
-        return {name: _row(part, i) for name, part in final.items()}
+        return {name: row_of(part, i) for name, part in final.items()}
     if isinstance(final, tuple):
-        return tuple(_row(part, i) for part in final)
+        return tuple(row_of(part, i) for part in final)
     return final[i]

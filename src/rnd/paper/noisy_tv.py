@@ -29,8 +29,8 @@ from rnd.presets import preset
 from rnd.record.tables import csv_text
 from rnd.report.aggregate import curves_over_seeds
 from rnd.report.figure import new_figure, save
-from rnd.train import Trainer, in_chunks
-from rnd.transitions import Rollout, Transitions
+from rnd.train import Trainer
+from rnd.transitions import Rollout, Transitions, in_chunks
 
 GAME = "rnd/NoisyTV"
 BONUSES = ("dynamics", "rnd")

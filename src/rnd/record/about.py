@@ -88,12 +88,14 @@ def check_number(state: dict[str, Any], config: Config) -> None:
         raise UserError(f"this checkpoint belongs to another run: {saved} environments instead of {config.all_envs}")
 
 
-def misfit(config: Config, spec: EnvSpec, state: dict[str, Any]) -> str | None:
+def misfit(
+    config: Config, spec: EnvSpec, state: dict[str, Any], parts: tuple[str, ...] = ("policy", "bonus")
+) -> str | None:
     """How the saved networks differ from those that the config describes, or None. Takes no memory for them: a small
     file can describe networks that are larger than any machine. The user's own classes are not looked at."""
     made: dict[str, nn.Module] = {}
     with torch.device("meta"):
-        if POLICIES.imported(config.policy):
+        if "policy" in parts and POLICIES.imported(config.policy):
             made["policy"] = make_policy(config, spec)
         if BONUSES.imported(config.bonus):
             made["bonus"] = make_bonus(config, spec)

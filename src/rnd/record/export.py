@@ -112,8 +112,7 @@ def export_agent(run: Path, out: Path | None = None, half: bool = False) -> Path
             f"{out.with_suffix('.safetensors')}"
         )
     make_folder(out.parent, run)
-    data = safetensors.torch.save({k: v.contiguous() for k, v in tensors.items()}, {CARD: json.dumps(card)})
-    write_atomically(out, lzma.compress(data) if out.suffix == PACKED else data)
+    write_tensors(out, tensors, CARD, card)
     write_json(unpacked_name(out).with_suffix(".json"), card)
     return out
 
@@ -130,21 +129,32 @@ def agent_name(path: Path) -> str:
 
 def read_agent(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
     """The card and the tensors of an exported file."""
+    return read_tensors(path, CARD, "an agent exported by rnd", AGENT_FORMAT)
+
+
+def write_tensors(path: Path, tensors: dict[str, Tensor], key: str, card: dict[str, Any]) -> None:
+    """One safetensors file, with a card in its header under `key`."""
+    data = safetensors.torch.save({k: v.contiguous() for k, v in tensors.items()}, {key: json.dumps(card)})
+    write_atomically(path, lzma.compress(data) if path.suffix == PACKED else data)
+
+
+def read_tensors(path: Path, key: str, what: str, version: int) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """The card and the tensors of what `write_tensors` wrote, which is `what` of format `version`."""
     try:
         data = read_file(path.resolve(), largest())
         if path.suffix == PACKED:
             data = decompress(data)
         tensors = safetensors.torch.load(data)
     except (SafetensorError, lzma.LZMAError) as error:
-        raise UserError(f"{path} is not an agent exported by rnd ({error})") from error
+        raise UserError(f"{path} is not {what} ({error})") from error
     # A whole file has a header of JSON, and its length before it; safetensors gives the tensors alone.
     header: dict[str, Any] = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
-    text = header.get("__metadata__", {}).get(CARD)
+    text = header.get("__metadata__", {}).get(key)
     if text is None:
-        raise UserError(f"{path} is not an agent exported by rnd: it has no card")
+        raise UserError(f"{path} is not {what}: it has no card")
     card: dict[str, Any] = json.loads(text)
-    if card.get("format") != AGENT_FORMAT:
-        raise UserError(f"{path} has agent format {card.get('format')}; this rnd reads format {AGENT_FORMAT}")
+    if card.get("format") != version:
+        raise UserError(f"{path} is {what}, of format {card.get('format')}; this rnd reads format {version}")
     return card, tensors
 
 

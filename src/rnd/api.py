@@ -1,0 +1,154 @@
+"""The paper's agent from Python: `rnd.train`, `rnd.load`.
+
+agent = rnd.train("MiniGrid-DoorKey-6x6-v0", frames=250_000)
+agent = rnd.load("runs/NAME")                  # or an exported .safetensors file
+agent.evaluate(episodes=20).mean_return
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from gymnasium import spaces
+from torch import Tensor
+
+from rnd import actions as act
+from rnd.components import resolve
+from rnd.config import Config
+from rnd.envs.factories import call_factory, flattens, gym_factory, shows_pictures
+from rnd.envs.gym_env import ActionTranslator
+from rnd.errors import UserError
+from rnd.evaluation import Evaluation, evaluate
+from rnd.networks import STACK
+from rnd.plugins.spaces import ObservationEncoder
+from rnd.presets import DEFAULT_JOB, preset
+from rnd.record import export
+from rnd.record.about import spec_from_dict
+from rnd.transitions import Transitions, next_age, stacks
+
+
+def train(game: str | Config = DEFAULT_JOB, *, quiet: bool = False, **overrides: Any) -> Agent:
+    """Train a new run, as `rnd train GAME` does, and return its agent. The run folder is `agent.path`.
+
+    `overrides` are fields of the config (`rnd train --help` lists them), groups of fields as dictionaries:
+    `rnd.train("montezuma", frames=10_000_000, env={"num_envs": 32}, bonus_options={"features": 256})`.
+    """
+    from rich.console import Console
+
+    from rnd import run
+
+    config = game if isinstance(game, Config) else starting_config(game, overrides)
+    config = with_changes(config, overrides)
+    config.validate()
+    folder = run.start(config, Console(quiet=quiet))
+    return load(folder.path)
+
+
+def load(path: str | Path, device: str = "cpu", seed: int = 0, trusted: bool = False) -> Agent:
+    """The agent of a run folder (its newest whole checkpoint), of a checkpoint, or of a file of `rnd export`.
+
+    `seed`: of the actions that it samples. `trusted`: code that it names (`module:attribute`) may be imported."""
+    return Agent(export.load_agent(path, device, trusted), Path(path), seed)
+
+
+def starting_config(game: str, chosen: dict[str, Any]) -> Config:
+    """The preset of a game, with the bonus, policy and writers that were chosen: they decide which options exist."""
+    chosen = {name: chosen[name] for name in ("bonus", "policy", "writers") if chosen.get(name) is not None}
+    policy = chosen.get("policy") or ("cnn" if shows_pictures(game) else None)
+    return resolve(dataclasses.replace(preset(game, image=policy == "cnn"), **chosen))
+
+
+def with_changes(config: Config, changes: dict[str, Any]) -> Config:
+    """`config` with some fields replaced. Groups are dictionaries of the fields to replace in them."""
+    data = config.to_dict()
+    for name, value in changes.items():
+        value = dataclasses.asdict(value) if dataclasses.is_dataclass(value) else value  # type: ignore[arg-type]
+        data[name] = data[name] | value if isinstance(value, dict) and isinstance(data.get(name), dict) else value
+    return resolve(Config.from_dict(data))
+
+
+class Agent:
+    """A trained agent. It reads observations as the environment gives them, one or a batch.
+
+    `act` remembers what its policy needs (the last frames, the recurrent state): call it at every step, with
+    `first=True` for the first observation of an episode, or `reset` between episodes.
+    """
+
+    def __init__(self, parts: export.Agent, path: Path, seed: int = 0):
+        self.config, self.policy, self.card, self.path = parts.config, parts.policy, parts.card, path
+        self._parts, self._bonus = parts, parts.bonus
+        self.device = next(parts.policy.parameters()).device
+        self.spec = spec_from_dict(self.config.env.id, self.card["spec"])
+        self.generator = torch.Generator(self.device).manual_seed(seed)
+        self._stack = STACK if self.spec.observation.kind == "image" else 1
+        self._encoder, self._to_env = self._interface()
+        self.reset()
+
+    def _interface(self) -> tuple[ObservationEncoder, Any]:
+        """How the environment's observations and actions become the networks', and back."""
+        env_id, observation = self.config.env.id, self.spec.observation
+        if env_id.startswith(("ALE/", "rnd/")):  # frames of 84x84 and vectors, as they are
+            image = observation.kind == "image"
+            space = spaces.Box(0, 255, observation.shape, np.uint8) if image else spaces.Box(0, 1, observation.shape)
+            return ObservationEncoder(space), lambda action: action
+        with closing(call_factory(gym_factory(env_id), env_id, 1)) as env:
+            space = getattr(env, "single_observation_space", env.observation_space)
+            to_env = ActionTranslator(getattr(env, "single_action_space", env.action_space), env_id)
+        return ObservationEncoder(space, env_id, flattens(self.config)), to_env
+
+    def reset(self) -> None:
+        """The next observations are the first of their episodes."""
+        self._frames: Tensor | None = None
+
+    @torch.no_grad()
+    def act(self, obs: Any, first: Any = False, deterministic: bool = False) -> Any:
+        """Actions for one observation, or for a batch (N, ...), as the environment takes them."""
+        obs_NX, single = self._encoded(obs)
+        count = len(obs_NX)
+        first_N = torch.as_tensor(first, device=self.device).expand(count)
+        if self._frames is None or self._frames.shape[1] != count:
+            self._frames = torch.zeros(self._stack, *obs_NX.shape, dtype=obs_NX.dtype, device=self.device)
+            self._age = torch.zeros(count, dtype=torch.int8, device=self.device)
+            self._hidden = torch.zeros(count, self.policy.hidden_size, device=self.device)
+            first_N = torch.ones(count, dtype=torch.bool, device=self.device)
+        self._frames = torch.cat([self._frames[1:], obs_NX[None]])
+        self._age = next_age(self._age, first_N, self._stack)
+        out, self._hidden = self.policy(stacks(self._frames, self._age), self._hidden * (~first_N).unsqueeze(-1))
+        noise = act.draw_noise(self.spec.action, (count,), self.generator, self.device)
+        actions = act.sample(self.spec.action, out.logits, noise * (not deterministic)).cpu().numpy()
+        return self._to_env(actions[0] if single else actions)
+
+    @torch.no_grad()
+    def bonus(self, obs: Any, before: Any = None, actions: Any = None) -> Any:
+        """Raw bonus of observations: how new the trained agent finds them. `before` and `actions` as in `rnd.Bonus`,
+        for bonuses that read them."""
+        obs_NX, single = self._encoded(obs)
+        if self._bonus.reads_action and (before is None or actions is None or self.spec.observation.kind == "image"):
+            raise UserError(
+                f"the bonus {self.config.bonus} reads s_t and a_t: give it before=... and actions=..."
+                "; for pictures use rnd watch"
+            )
+        previous = obs_NX if before is None else self._encoded(before)[0]
+        taken = torch.zeros(len(obs_NX), dtype=torch.int64) if actions is None else torch.as_tensor(actions)
+        taken = taken.reshape(len(obs_NX), *self.spec.action.shape) if actions is not None else taken
+        scores_N = self._bonus.score(Transitions.pairs(previous, taken.to(self.device), obs_NX))[0].cpu().numpy()
+        return float(scores_N[0]) if single else scores_N
+
+    def evaluate(self, episodes: int = 100, seed: int = 1, greedy: bool = False) -> Evaluation:
+        """Play episodes in environments of its own, as `rnd evaluate` does."""
+        if episodes < 1:
+            raise UserError(f"episodes must be 1 or more, not {episodes}")
+        return evaluate(self._parts, episodes, seed, greedy)
+
+    def _encoded(self, obs: Any) -> tuple[Tensor, bool]:
+        """Encoded observations [N, X], and whether one was given instead of a batch."""
+        lead = self._encoder.lead(obs)
+        encoded = self._encoder(obs).to(self.device)
+        if len(lead) > 1:
+            raise UserError(f"one observation or a batch (N, ...) is wanted, not the leading shape {lead}")
+        return (encoded, False) if lead else (encoded[None], True)

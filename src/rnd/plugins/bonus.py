@@ -1,0 +1,417 @@
+"""`rnd.Bonus`: the intrinsic reward of the paper's agent, for a loop of your own.
+
+The networks are those of `rnd.bonus`, the scale is `rnd.normalize.ReturnScaler`: what `rnd train` uses itself. This
+file only turns batches of your observations into transitions, and keeps them until the next update.
+
+Legend: T steps, N environments, X the shape of one encoded observation, M minibatches.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from rnd.bonus import make_bonus
+from rnd.components import BONUSES
+from rnd.config import BonusOptions, Config, EnvConfig, open_options
+from rnd.envs.spec import ActionSpec, EnvSpec
+from rnd.errors import UserError
+from rnd.graphs import channels_last, find_device
+from rnd.normalize import ReturnScaler
+from rnd.plugins.spaces import (
+    ActionEncoder,
+    ObservationEncoder,
+    as_tensor,
+    first_leaf,
+    space_from_dict,
+    space_to_dict,
+)
+from rnd.ppo import NonFiniteLossError, laid_out_like
+from rnd.record import trust
+from rnd.record.about import misfit
+from rnd.record.checkpoint import pack, unpack
+from rnd.record.export import read_tensors, write_tensors
+from rnd.record.files import understood
+from rnd.train import draw_seed
+from rnd.transitions import Transitions, steps_per_chunk
+
+FORMAT, CARD = 1, "rnd.bonus"
+MOST_PENDING = 2**31
+"""Bytes of observations that may wait for an update."""
+
+
+anywhere = torch.inference_mode(False)
+"""Environments are stepped without gradients, also in inference mode, whose tensors no update could read."""
+
+
+class Steps(NamedTuple):
+    """Transitions that were observed, encoded: what the next update trains on."""
+
+    next_obs: Tensor
+    """[T, N, X]."""
+    valid: Tensor
+    """[T, N]: False where the step is no transition."""
+    raw: Tensor
+    scaled: Tensor
+    obs: Tensor | None
+    """[T, N, X] or [T, N, S, X]; None where the bonus reads s_{t+1} alone."""
+    actions: Tensor | None
+
+    def part(self, steps: slice | Tensor, rows: slice = slice(None)) -> Steps:
+        return Steps._make(None if x is None else x[steps, rows] for x in self)
+
+
+class Bonus:
+    """An intrinsic reward with its observation statistics, its scale, and its own optimiser.
+
+    A rollout of the paper's agent is `observe` at every step, or once with all steps, and then one `update`. Arrays
+    return arrays, tensors return tensors on the device where they were.
+
+    - `name`: rnd, dynamics, autoencoder, count, zero, none, or your own `module:Class`.
+    - `observation_space`: of one environment. `action_space`: needed by bonuses that read the action (dynamics).
+    - `gamma`: discount of the running sum by whose deviation the reward is divided.
+    - `epochs`, `minibatches`: of an update; a minibatch is N / minibatches whole environments. The default is the
+      paper's 4, or the largest number below it that divides N.
+    - `update_every`: update by itself after so many steps. Without it you call `update`.
+    - `options`: those of the bonus, as `features=512, hidden=256, keep=None, clip=5.0` (docs/bonuses.md).
+    """
+
+    def __init__(
+        self,
+        name: str,
+        observation_space: Any,
+        *,
+        num_envs: int = 1,
+        action_space: Any = None,
+        gamma: float = 0.99,
+        lr: float = 1e-4,
+        epochs: int = 4,
+        minibatches: int | None = None,
+        update_every: int | None = None,
+        device: str = "auto",
+        seed: int = 0,
+        **options: Any,
+    ):
+        given = open_options(BonusOptions, options)
+        assert isinstance(given, BonusOptions)
+        config = Config(
+            env=EnvConfig(id="your environment", num_envs=num_envs, frame_skip=1),
+            bonus=name,
+            bonus_options=given,
+            policy="mlp",
+            gamma_int=gamma,
+            lr=lr,
+            epochs=epochs,
+            minibatches=math.gcd(num_envs, 4) if minibatches is None else minibatches,
+            device=str(device),
+            seed=seed,
+            writers="none",
+        )
+        self._build(config, observation_space, action_space, update_every)
+
+    def _build(
+        self,
+        config: Config,
+        observation_space: Any,
+        action_space: Any,
+        update_every: int | None,
+        saved: dict[str, Any] | None = None,
+    ) -> None:
+        """Make everything. `saved`: refuse the state of other networks, before those that `config` describes are made:
+        a small file can describe large ones."""
+        options: Any = BONUSES.options(config.bonus, config.bonus_options)
+        config = dataclasses.replace(config, bonus_options=options)
+        config.validate()
+        if update_every is not None and update_every < 1:
+            raise UserError(f"update_every must be 1 or more, not {update_every}; None: you call update()")
+        self.config, self.update_every = config, update_every
+        self.observation_space, self.action_space = observation_space, action_space
+        self.encoder = ObservationEncoder(observation_space)
+        self.reads_action: bool = BONUSES.load(config.bonus).reads_action
+        if self.reads_action and action_space is None:
+            raise UserError(f"the bonus {config.bonus} reads actions: give it action_space=env.action_space")
+        self._encode_actions = ActionEncoder(action_space) if self.reads_action else None
+        self.device = torch.device(find_device(config.device))
+        action = self._encode_actions.spec if self._encode_actions else ActionSpec("discrete", (1,))
+        self.spec = EnvSpec(config.env.id, self.encoder.spec, action)
+        if saved is not None and (problem := misfit(config, self.spec, {"bonus": saved}, ("bonus",))):
+            raise UserError(f"it {problem}")
+        with torch.random.fork_rng(devices=[]):  # the caller's random numbers stay as they are
+            torch.manual_seed(config.seed)
+            self.module = channels_last(make_bonus(config, self.spec).to(self.device))
+        self.scaler = ReturnScaler(config.env.num_envs, config.gamma_int).to(self.device)
+        self.trained = [p for p in self.module.parameters() if p.requires_grad]
+        # The same optimiser as the agent's: it treats every parameter by itself, so the weights are the same too.
+        self.optimizer = torch.optim.Adam(self.trained, lr=config.lr, fused=True) if self.trained else None
+        self.generator = torch.Generator(self.device)
+        self.generator.manual_seed(draw_seed(config.seed, 1, 0, 0))
+        self.frozen = False
+        self.updates = 0
+        self.info: dict[str, float] = {}
+        """Metrics of the last update."""
+        self.notes: dict[str, Any] = {}
+        """Plain values that are saved too: the settings of a wrapper."""
+        self._pending: list[Steps] = []
+        self._waiting = 0
+        """Steps in `_pending`."""
+
+    @property
+    def name(self) -> str:
+        return self.config.bonus
+
+    @property
+    def num_envs(self) -> int:
+        return self.config.env.num_envs
+
+    @property
+    def scale(self) -> float:
+        """The running deviation by which raw bonuses are divided."""
+        return float(self.scaler.moments.std)
+
+    # --- rewards -------------------------------------------------------------------------------
+
+    @anywhere
+    def warm_up(self, observations: Any) -> None:
+        """Add observations (any number, any leading shape) to the statistics, as those of the paper's random agent."""
+        if self.module.random_start and not self.frozen:
+            self.module.observe(self._encoded(observations))
+
+    @anywhere
+    def score(self, next_obs: Any, obs: Any = None, actions: Any = None) -> Any:
+        """Raw bonus of transitions, in the leading shape of `next_obs`, which may be any. Changes nothing.
+
+        `obs` and `actions` are read by `dynamics` alone."""
+        lead = self.encoder.lead(next_obs)
+        steps = self._steps(next_obs, obs, actions, lead if len(lead) == 2 else (1, math.prod(lead)))
+        return self._like(next_obs, self._chunked(self.module.score, steps).float().reshape(lead))
+
+    @anywhere
+    def observe(self, next_obs: Any, obs: Any = None, actions: Any = None, valid: Any = None) -> Any:
+        """Scaled intrinsic reward of one step (N, ...) or of a rollout (T, N, ...). Advances the running sums and the
+        scale; keeps the transitions for `update`, with which the observation statistics advance too.
+
+        A rollout is scaled by a deviation that knows all its steps, as in the paper; a step by one that knows the
+        steps until then. The first step of all is 0: one step has no deviation.
+
+        `valid` is False where a step is no transition, as where a vector environment resets (NEXT_STEP): its reward is
+        0, and nothing learns from it.
+        """
+        lead = self.encoder.lead(next_obs)
+        if len(lead) not in (1, 2) or lead[-1] != self.num_envs:
+            n = self.num_envs
+            raise UserError(f"observe() reads ({n}, ...) or (T, {n}, ...) for {n} environments, not {lead}")
+        shape = lead if len(lead) == 2 else (1, *lead)
+        steps = self._steps(next_obs, obs, actions, shape, valid)
+        raw_TN = self._chunked(self.module.score, steps).float()
+        if self.frozen:
+            scaled_TN = self.scaler.scale(raw_TN, steps.valid)
+        else:
+            first = shape[0] == 1 and float(self.scaler.moments.count) < 1
+            scaled_TN = self.scaler(raw_TN, None if valid is None else steps.valid) * (not first)
+            self._keep(steps._replace(raw=raw_TN, scaled=scaled_TN))
+        return self._like(next_obs, scaled_TN.reshape(lead))
+
+    def freeze(self, frozen: bool = True) -> None:
+        """From now on (or until `freeze(False)`) rewards change nothing: for evaluation."""
+        self.frozen = frozen
+
+    def _keep(self, steps: Steps) -> None:
+        used_T = steps.valid.any(1)
+        if not bool(used_T.all()):  # steps in which all environments reset count as none
+            steps = steps.part(used_T)
+        self._pending.append(steps)
+        self._waiting += len(steps.raw)
+        if self.update_every is not None and self._waiting >= self.update_every:
+            self.update()
+        elif self._waiting * math.prod(steps.next_obs.shape[1:]) * steps.next_obs.itemsize > MOST_PENDING:
+            raise UserError(
+                f"{self._waiting:,} observed steps wait for an update; call bonus.update() after each rollout, "
+                "or make the bonus with update_every=128"
+            )
+
+    # --- learning ------------------------------------------------------------------------------
+
+    @anywhere
+    def update(self) -> dict[str, float]:
+        """Learn from everything that was observed since the last update; returns metrics, or {} if that is nothing.
+
+        First the observation statistics advance, then the predictor is trained with the new ones (section 2.4).
+        """
+        if self.frozen or not self._pending:
+            return {}
+        steps, self._pending, self._waiting = joined(self._pending), [], 0
+        if not len(steps.raw):
+            return {}
+        whole = bool(steps.valid.all())
+        self.module.observe(steps.next_obs if whole else steps.next_obs[steps.valid])
+        loss = self._train(steps) if self.optimizer is not None else 0.0
+        self.updates += 1
+        raw, scaled = steps.raw[steps.valid], steps.scaled[steps.valid]
+        self.info = {
+            "bonus_raw": float(raw.mean()),
+            "bonus_max": float(raw.max()),
+            "bonus_scaled": float(scaled.mean()),
+            "bonus_scale": self.scale,
+            "bonus_loss": loss,
+        }
+        return self.info
+
+    @torch.enable_grad()
+    def _train(self, steps: Steps) -> float:
+        """Epochs over minibatches of whole environments, in a fixed order; returns the mean loss."""
+        assert self.optimizer is not None
+        config, size = self.config, self.num_envs // self.config.minibatches
+        targets = self._chunked(self.module.targets, steps)
+        groups = [slice(start, start + size) for start in range(0, self.num_envs, size)]
+        parts = [steps.part(slice(None), rows) for rows in groups]
+        batches = [
+            (self._transitions(p), targets[:, r].flatten(0, 1)[None]) for p, r in zip(parts, groups, strict=True)
+        ]
+        draws = torch.rand(config.epochs, *steps.raw.shape, generator=self.generator, device=self.device)
+        total = torch.zeros((), device=self.device)
+        for draw_TN in draws:
+            keep_TN = (draw_TN < config.keep) & steps.valid
+            for rows, (transitions, target) in zip(groups, batches, strict=True):
+                loss = self.module.loss(transitions, target, keep_TN[:, rows].reshape(1, -1), config.keep)
+                if not bool(torch.isfinite(loss)):
+                    raise NonFiniteLossError({"bonus_loss": float(loss)})
+                self.optimizer.zero_grad(set_to_none=True)
+                loss.backward()
+                self.optimizer.step()
+                total += loss.detach()
+        return float(total) / (config.epochs * config.minibatches)
+
+    # --- transitions ---------------------------------------------------------------------------
+
+    def _steps(self, next_obs: Any, obs: Any, actions: Any, shape: tuple[int, ...], valid: Any = None) -> Steps:
+        """Encoded transitions of T steps."""
+        encoded = self._encoded(next_obs)
+        # A copy: environments reuse their buffers.
+        encoded = encoded.reshape(*shape, *self.encoder.spec.shape).clone()
+        before = taken = None
+        if self._encode_actions is not None:
+            if obs is None or actions is None:
+                raise UserError(f"the bonus {self.name} reads s_t and a_t: give it obs=... and actions=... too")
+            stacks = self.encoder.stacks(obs).to(self.device)
+            before = stacks.reshape(*shape, *stacks.shape[len(self.encoder.lead(obs)) :]).clone()
+            taken = self._encode_actions(actions, shape).to(self.device)
+        none = torch.zeros(shape, device=self.device)
+        mask = torch.ones_like(none, dtype=torch.bool)
+        if valid is not None:
+            mask = as_tensor(valid).to(self.device, torch.bool).reshape(shape)
+        return Steps(encoded, mask, none, none, before, taken)
+
+    def _encoded(self, obs: Any) -> Tensor:
+        """Observations as the networks read them. Refuses numbers that would stay in the statistics for ever."""
+        encoded = self.encoder(obs).to(self.device)
+        if encoded.is_floating_point() and not bool(torch.isfinite(encoded).all()):
+            where = (~torch.isfinite(encoded)).nonzero()[0].tolist()
+            raise UserError(f"the observation at {where} (leading shape, component) is NaN or infinite")
+        return encoded
+
+    def _transitions(self, steps: Steps) -> Transitions:
+        """Steps [T, N] as single transitions, in the order of the steps."""
+        next_obs = steps.next_obs.flatten(0, 1)
+        if steps.obs is not None and steps.actions is not None:
+            return Transitions.pairs(steps.obs.flatten(0, 1), steps.actions.flatten(0, 1), next_obs)
+        # s_t is not read: the same memory again
+        frames = next_obs.expand(2, *next_obs.shape)
+        age = torch.zeros(2, len(next_obs), dtype=torch.int8, device=self.device)
+        return Transitions(frames, age, torch.zeros(1, len(next_obs), dtype=torch.int64, device=self.device), 1)
+
+    def _chunked(self, function: Callable[[Transitions], Tensor], steps: Steps) -> Tensor:
+        """`function` of the transitions, [T, N, ...], in the same portions as the trainer's."""
+        total, envs = steps.raw.shape
+        size = steps_per_chunk(self.device, envs)
+        parts = [function(self._transitions(steps.part(slice(t, t + size)))) for t in range(0, total, size)]
+        return torch.cat([part[0].unflatten(0, (-1, envs)) for part in parts])
+
+    def _like(self, given: Any, values: Tensor) -> Any:
+        """An array for arrays, a tensor on their device for tensors."""
+        leaf = first_leaf(given)
+        return values.to(leaf.device) if isinstance(leaf, Tensor) else values.cpu().numpy()
+
+    # --- state ---------------------------------------------------------------------------------
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything that the next reward and the next update depend on: nested dicts of tensors and plain values."""
+        moments = self.optimizer.state_dict()["state"] if self.optimizer else {}
+        pending = joined(self._pending)._asdict() if self._pending else {}
+        return {
+            "module": dict(self.module.state_dict()),
+            "scaler": dict(self.scaler.state_dict()),
+            "optimizer": {str(i): dict(values) for i, values in moments.items()},
+            "generator": {"device": self.device.type, "state": self.generator.get_state()},
+            "pending": {name: value for name, value in pending.items() if value is not None},
+            "updates": self.updates,
+            "frozen": self.frozen,
+        }
+
+    def load_state_dict(self, state: dict[str, Any], strict: bool = True) -> None:
+        """Continue from `state_dict()`. With another number of environments their sums start from the mean of the saved
+        ones, and steps that waited for an update are dropped."""
+        self.module.load_state_dict(state["module"], strict)
+        scaler, n = dict(state["scaler"]), self.num_envs
+        same = len(scaler["carry_N"]) == n
+        if not same:
+            scaler["carry_N"] = scaler["carry_N"].mean().expand(n)
+        self.scaler.load_state_dict(scaler, strict)
+        if self.optimizer is not None:
+            moments = {
+                int(i): {name: laid_out_like(self.trained[int(i)], value) for name, value in values.items()}
+                for i, values in state["optimizer"].items()
+            }
+            groups = self.optimizer.state_dict()["param_groups"]
+            self.optimizer.load_state_dict({"state": moments, "param_groups": groups})
+        if state["generator"]["device"] == self.device.type:  # the draws of other devices differ
+            self.generator.set_state(state["generator"]["state"].cpu())
+        pending = {name: value.to(self.device) for name, value in state["pending"].items()}
+        self._pending = [Steps(**{"obs": None, "actions": None, **pending})] if pending and same else []
+        self._waiting = sum(len(steps.raw) for steps in self._pending)
+        self.updates, self.frozen = int(state["updates"]), bool(state["frozen"])
+
+    def save(self, path: str | Path) -> None:
+        """Write everything to one safetensors file, atomically."""
+        tensors: dict[str, Tensor] = {}
+        about = {
+            "format": FORMAT,
+            "config": self.config.to_dict(),
+            "update_every": self.update_every,
+            "notes": self.notes,
+            "observation_space": pack(space_to_dict(self.observation_space), "observation_space", tensors),
+            "action_space": pack(space_to_dict(self.action_space), "action_space", tensors),
+            "state": pack(self.state_dict(), "state", tensors),
+        }
+        write_tensors(Path(path), tensors, CARD, about)
+
+    @classmethod
+    def load(cls, path: str | Path, device: str = "auto", num_envs: int | None = None, trusted: bool = False) -> Bonus:
+        """The bonus that `save` wrote, exactly. `num_envs`: for another number of environments.
+
+        `trusted`: code that it names (`module:Class`) may be imported."""
+        path = Path(path)
+        with understood(path, "a bonus saved by rnd"):
+            card, tensors = read_tensors(path, CARD, "a bonus saved by rnd", FORMAT)
+            config, state = Config.from_dict(card["config"]), unpack(card["state"], tensors)
+            trust.check(dataclasses.replace(config, env=EnvConfig()), path, trusted)
+            spaces = {name: space_from_dict(unpack(card[name], tensors)) for name in card if name.endswith("_space")}
+            env = dataclasses.replace(config.env, num_envs=num_envs or config.env.num_envs)
+            fewer = math.gcd(env.num_envs, config.minibatches)
+            config = dataclasses.replace(config, env=env, minibatches=fewer, device=device)
+            bonus = cls.__new__(cls)
+            bonus._build(config, **spaces, update_every=card["update_every"], saved=state["module"])
+            bonus.load_state_dict(state)
+            bonus.notes = dict(card["notes"])
+        return bonus
+
+
+def joined(pending: list[Steps]) -> Steps:
+    """All steps, one after the other."""
+    columns = zip(*pending, strict=True)
+    return Steps._make(None if parts[0] is None else torch.cat(parts) for parts in columns)

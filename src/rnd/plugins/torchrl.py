@@ -1,0 +1,95 @@
+"""The bonus as a transform of TorchRL.
+
+    bonus = rnd.Bonus("rnd", observation_space, num_envs=N, update_every=128)
+    env = TransformedEnv(env, IntrinsicReward(bonus))        # writes ("next", "intrinsic_reward")
+
+A `TransformedEnv` is in eval mode, so training is not a matter of modes here: the statistics advance unless the bonus
+is frozen. docs/plugins.md has the recipe with two GAE modules.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from gymnasium import spaces
+from torch import Tensor
+
+from rnd.errors import install
+from rnd.plugins.bonus import Bonus
+
+try:
+    from tensordict import TensorDictBase
+    from torchrl.data import Unbounded
+    from torchrl.envs import Transform
+except ImportError as error:
+    raise ImportError(f"rnd.plugins.torchrl needs TorchRL: {install('torchrl')}") from error
+
+
+class IntrinsicReward(Transform):
+    """Writes the scaled intrinsic reward of every step. The reward of the environment stays as it is.
+
+    As a transform of an environment it sees single steps, with N = the number of environments in its batch. Called on a
+    batch [N, T] or [T] of a collector (`Collector(..., postproc=...)`, or by you) it sees whole rollouts, and is then
+    the paper's agent to the bit. Use one of the two ways.
+
+    `in_key`: the observation; with a dictionary space, the keys of the space are read instead.
+    """
+
+    def __init__(self, bonus: Bonus, in_key: Any = "observation", out_key: Any = "intrinsic_reward"):
+        super().__init__(in_keys=[in_key], out_keys=[out_key])
+        self.bonus = bonus
+
+    def freeze(self, frozen: bool = True) -> None:
+        """From now on (or until `freeze(False)`) the bonus does not change: for evaluation."""
+        self.bonus.freeze(frozen)
+
+    def save(self, path: str | Path) -> None:
+        self.bonus.save(path)
+
+    def _step(self, tensordict: TensorDictBase, next_tensordict: TensorDictBase) -> TensorDictBase:
+        shape = next_tensordict.batch_size
+        reward = self._observe(tensordict, next_tensordict, lambda x: x.reshape(-1, *x.shape[len(shape) :]))
+        next_tensordict.set(self.out_keys[0], reward.reshape(*shape, 1))
+        return next_tensordict
+
+    def forward(self, tensordict: TensorDictBase) -> TensorDictBase:
+        """A batch [N, T] or [T] of a collector."""
+        single, following = tensordict.ndim == 1, tensordict["next"]
+        time_first = (lambda x: x.unsqueeze(1)) if single else (lambda x: x.transpose(0, 1))
+        reward_TN = self._observe(tensordict, following, time_first)
+        following.set(self.out_keys[0], (reward_TN if single else reward_TN.T.unsqueeze(-1)).float())
+        return tensordict
+
+    def _observe(self, before: TensorDictBase, after: TensorDictBase, arrange: Any) -> Tensor:
+        obs = actions = None
+        if self.bonus.reads_action:
+            obs, actions = self._observation(before, arrange), arrange(self._action(before))
+        reward: Tensor = self.bonus.observe(self._observation(after, arrange), obs, actions)
+        return reward
+
+    def _observation(self, tensordict: TensorDictBase, arrange: Any) -> Any:
+        space = self.bonus.observation_space
+        if isinstance(space, spaces.Dict):
+            return {name: arrange(tensordict.get(name)) for name in space.spaces}
+        return arrange(tensordict.get(self.in_keys[0]))
+
+    def _action(self, tensordict: TensorDictBase) -> Tensor:
+        """TorchRL's discrete actions are one-hot by default."""
+        action: Tensor = tensordict.get(self.parent.action_key if self.parent is not None else "action")
+        discrete = isinstance(self.bonus.action_space, spaces.Discrete)
+        return action.to(torch.uint8).argmax(-1) if discrete and action.ndim > tensordict.ndim else action
+
+    def transform_reward_spec(self, reward_spec: Any) -> Any:
+        reward_spec[self.out_keys[0]] = Unbounded(
+            shape=(*reward_spec.shape, 1), device=reward_spec.device, dtype=torch.float32
+        )
+        return reward_spec
+
+    def get_extra_state(self) -> dict[str, Any]:
+        """The bonus is part of the transform's `state_dict`."""
+        return self.bonus.state_dict()
+
+    def set_extra_state(self, state: dict[str, Any]) -> None:
+        self.bonus.load_state_dict(state)

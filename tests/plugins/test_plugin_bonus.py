@@ -1,0 +1,325 @@
+"""rnd.Bonus: kinds of observations, steps and rollouts, masks, freezing, saving, errors."""
+
+from __future__ import annotations
+
+import importlib
+import subprocess
+import sys
+from dataclasses import replace
+
+import gymnasium
+import numpy as np
+import pytest
+import torch
+from gymnasium import spaces
+
+import rnd
+from rnd.errors import UserError
+from rnd.plugins import bonus as module
+from rnd.plugins.spaces import ObservationEncoder, space_from_dict, space_to_dict
+
+SMALL = {"features": 8, "hidden": 8, "device": "cpu"}
+SPACES = {
+    "vector": spaces.Box(-1, 1, (3,), np.float64),
+    "matrix": spaces.Box(-1, 1, (2, 3)),
+    "bytes": spaces.Box(0, 255, (128,), np.uint8),
+    "discrete": spaces.Discrete(5, start=2),
+    "multi": spaces.MultiDiscrete([3, 4]),
+    "binary": spaces.MultiBinary(4),
+    "dict": spaces.Dict({"b": spaces.Box(-1, 1, (2,)), "a": spaces.Discrete(3)}),
+    "boxes": spaces.Dict({"x": spaces.Box(-1, 1, (2,)), "y": spaces.Box(-1, 1, (2, 2))}),
+    "tuple": spaces.Tuple((spaces.Box(-1, 1, (2,)), spaces.Discrete(3))),
+}
+PICTURES = {
+    "grey": spaces.Box(0, 255, (84, 84), np.uint8),
+    "stack": spaces.Box(0, 255, (4, 84, 84), np.uint8),
+    "last": spaces.Box(0, 255, (84, 84, 1), np.uint8),
+    "colour": spaces.Box(0, 255, (40, 50, 3), np.uint8),
+}
+ACTIONS = spaces.Discrete(2)
+
+
+def batch(space, *lead, seed=0):
+    """Random observations with a leading shape."""
+    space.seed(seed)
+    one = [space.sample() for _ in range(int(np.prod(lead)))]
+
+    def stacked(values):
+        if isinstance(values[0], dict):
+            return {name: stacked([value[name] for value in values]) for name in values[0]}
+        if isinstance(values[0], tuple):
+            return tuple(stacked([value[i] for value in values]) for i in range(len(values[0])))
+        return np.stack(values).reshape(*lead, *np.shape(values[0]))
+
+    return stacked(one)
+
+
+def tensors(obs):
+    if isinstance(obs, dict):
+        return {name: tensors(part) for name, part in obs.items()}
+    return tuple(tensors(part) for part in obs) if isinstance(obs, tuple) else torch.as_tensor(obs)
+
+
+@pytest.mark.parametrize("kind", [*SPACES, *PICTURES])
+@pytest.mark.parametrize("name", ["rnd", "autoencoder", "count", "dynamics"])
+def test_every_bonus_reads_every_space_as_arrays_or_tensors(name, kind):
+    space = (SPACES | PICTURES)[kind]
+    if name == "dynamics" and kind in ("grey", "last", "colour"):
+        pytest.skip("dynamics reads stacks of four frames")
+    if name == "autoencoder" and kind == "colour":
+        pytest.skip("the same as grey, after the encoder")
+    bonus = rnd.Bonus(name, space, action_space=ACTIONS, num_envs=2, **SMALL)
+    bonus.warm_up(batch(space, 3, 2))
+    obs, next_obs, actions = batch(space, 2, seed=1), batch(space, 2, seed=2), np.array([0, 1])
+    given = {"obs": obs, "actions": actions} if bonus.reads_action else {}
+    score = bonus.score(next_obs, **given)
+    assert isinstance(score, np.ndarray)
+    assert score.shape == (2,)
+    assert (score > 0).all()
+    as_tensors = {key: tensors(value) for key, value in given.items()}
+    assert torch.equal(bonus.score(tensors(next_obs), **as_tensors), torch.from_numpy(score))
+    for _ in range(3):
+        reward = bonus.observe(next_obs, **given)
+    assert isinstance(bonus.observe(tensors(next_obs), **as_tensors), torch.Tensor)
+    assert reward.dtype == np.float32
+    before = bonus.score(next_obs, **given)
+    assert np.isfinite(list(bonus.update().values())).all()
+    assert (bonus.score(next_obs, **given) != before).all()
+    assert bonus.update() == {}
+
+
+@pytest.mark.parametrize("kind", [*SPACES, *PICTURES])
+def test_the_encoding_is_that_of_the_environments(kind):
+    """The quick ways for numbers and grey frames give what the one-by-one encoder of `rnd train` writes."""
+    space = (SPACES | PICTURES)[kind]
+    encoder, obs = ObservationEncoder(space), batch(space, 2, 3)
+    assert torch.equal(encoder(obs), encoder._one_by_one(obs, (2, 3)))
+
+
+def test_minigrid_is_one_hot_as_in_training():
+    from rnd.envs.factories import gym_factory
+    from rnd.envs.observations import make_encoder
+
+    env_id = "MiniGrid-Empty-5x5-v0"
+    env = gym_factory(env_id)()
+    obs, _ = env.reset(seed=0)
+    spec, write = make_encoder(env.observation_space, env_id)
+    expected = np.zeros(spec.shape, np.float32)
+    write(obs, expected)
+    rows = {"image": obs["image"][None], "direction": np.array([obs["direction"]]), "mission": (obs["mission"],)}
+    assert np.array_equal(ObservationEncoder(env.observation_space)(rows)[0], expected)
+
+
+@pytest.mark.parametrize("kind", SPACES)
+def test_spaces_survive_as_plain_data(kind):
+    assert space_from_dict(space_to_dict(SPACES[kind])) == SPACES[kind]
+
+
+def test_score_and_warm_up_change_no_weight_and_no_scale():
+    space = SPACES["vector"]
+    bonus = rnd.Bonus("rnd", space, num_envs=2, **SMALL)
+    bonus.observe(batch(space, 4, 2))
+    before = {name: value.clone() for name, value in bonus.scaler.state_dict().items()}
+    bonus.score(batch(space, 7))
+    bonus.warm_up(batch(space, 50))
+    assert all(torch.equal(value, before[name]) for name, value in bonus.scaler.state_dict().items())
+    assert float(bonus.module.whiten.moments.count) == pytest.approx(50, abs=1e-3)
+
+
+def test_the_callers_random_numbers_stay_as_they_are():
+    torch.manual_seed(5)
+    expected = torch.rand(3)
+    torch.manual_seed(5)
+    rnd.Bonus("rnd", SPACES["vector"], seed=1, **SMALL)
+    assert torch.equal(torch.rand(3), expected)
+
+
+def test_steps_that_are_no_transitions_count_for_nothing():
+    """Rows that are masked give the same bonus as rows that are not there."""
+    space, rng = SPACES["vector"], np.random.default_rng(0)
+    plain, masked = (rnd.Bonus("rnd", space, num_envs=2, keep=1.0, **SMALL) for _ in range(2))
+    obs = batch(space, 6, 2)
+    expected = [plain.observe(row) for row in obs]
+    rewards = []
+    for row in obs:
+        rewards.append(masked.observe(row, valid=np.array([True, True])))
+        assert (masked.observe(rng.normal(size=(2, 3)), valid=np.array([False, False])) == 0).all()
+    np.testing.assert_allclose(rewards, expected, rtol=1e-6)
+    assert plain.update()["bonus_loss"] == pytest.approx(masked.update()["bonus_loss"], rel=1e-6)
+    for name, value in plain.module.state_dict().items():
+        torch.testing.assert_close(masked.module.state_dict()[name], value)
+
+
+def test_one_masked_environment_leaves_the_sum_of_that_environment():
+    bonus = rnd.Bonus("rnd", SPACES["vector"], num_envs=2, **SMALL)
+    bonus.observe(batch(SPACES["vector"], 3, 2))
+    before = bonus.scaler.carry_N.clone()
+    reward = bonus.observe(batch(SPACES["vector"], 1, 2), valid=np.array([[True, False]]))
+    assert reward[0, 0] > 0 == reward[0, 1]
+    assert bonus.scaler.carry_N[0] != before[0]
+    assert bonus.scaler.carry_N[1] == before[1]
+
+
+def test_the_first_step_of_all_is_zero_because_one_step_has_no_deviation():
+    bonus = rnd.Bonus("rnd", SPACES["vector"], num_envs=1, **SMALL)
+    rewards = [float(bonus.observe(batch(SPACES["vector"], 1, seed=t))[0]) for t in range(50)]
+    assert rewards[0] == 0
+    assert all(0 < reward < 10 for reward in rewards[1:])
+
+
+def test_frozen_rewards_change_nothing():
+    space = SPACES["vector"]
+    bonus = rnd.Bonus("rnd", space, num_envs=2, **SMALL)
+    bonus.observe(batch(space, 4, 2))
+    bonus.update()
+    bonus.freeze()
+    before = str(bonus.state_dict())
+    first = bonus.observe(batch(space, 2, seed=3))
+    assert np.array_equal(bonus.observe(batch(space, 2, seed=3)), first)
+    np.testing.assert_allclose(first, bonus.score(batch(space, 2, seed=3)) / bonus.scale, rtol=1e-6)
+    bonus.warm_up(batch(space, 9))
+    assert bonus.update() == {}
+    assert str(bonus.state_dict()) == before
+    bonus.freeze(False)
+    bonus.observe(batch(space, 2))
+    assert bonus.update()
+
+
+def test_gradients_are_not_needed_around_it():
+    for context in (torch.no_grad, torch.inference_mode):
+        bonus = rnd.Bonus("rnd", SPACES["vector"], num_envs=2, update_every=2, **SMALL)
+        with context():
+            for t in range(6):
+                bonus.observe(batch(SPACES["vector"], 2, seed=t))
+        assert bonus.updates == 3
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"), [("rnd", "dict"), ("dynamics", "stack"), ("count", "vector"), ("rnd", "tuple")]
+)
+def test_saved_bonuses_continue_exactly(name, kind, tmp_path):
+    """Saved in the middle of a rollout: statistics, scale, weights, optimiser, draws, and what waits for the update."""
+    space = (SPACES | PICTURES)[kind]
+    bonus = rnd.Bonus(name, space, action_space=ACTIONS, num_envs=2, keep=0.5, update_every=4, seed=7, **SMALL)
+
+    def play(one, start, stop):
+        rewards = []
+        for t in range(start, stop):
+            given = {"obs": batch(space, 2, seed=t), "actions": np.array([0, 1])} if one.reads_action else {}
+            rewards.append(one.observe(batch(space, 2, seed=t + 1), **given))
+        return np.array(rewards)
+
+    play(bonus, 0, 6)
+    bonus.notes = {"coef": 0.5}
+    bonus.save(tmp_path / "bonus.safetensors")
+    loaded = rnd.Bonus.load(tmp_path / "bonus.safetensors", device="cpu")
+    assert loaded.notes == {"coef": 0.5}
+    assert np.array_equal(play(bonus, 6, 13), play(loaded, 6, 13))
+    assert loaded.updates == bonus.updates == 3
+    assert loaded.observation_space == space
+
+
+def test_a_bonus_can_be_loaded_for_another_number_of_environments(tmp_path):
+    bonus = rnd.Bonus("rnd", SPACES["vector"], num_envs=4, **SMALL)
+    bonus.observe(batch(SPACES["vector"], 8, 4))
+    bonus.save(tmp_path / "b.safetensors")
+    loaded = rnd.Bonus.load(tmp_path / "b.safetensors", device="cpu", num_envs=3)
+    assert loaded.scale == bonus.scale
+    assert loaded.observe(batch(SPACES["vector"], 3)).shape == (3,)
+    assert loaded.update()
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: rnd.Bonus("rmd", SPACES["vector"]), "unknown bonus 'rmd'; nearest: rnd"),
+        (lambda: rnd.Bonus("rnd", SPACES["vector"], fetures=3), "no option fetures; nearest: features"),
+        (lambda: rnd.Bonus("dynamics", SPACES["vector"]), "give it action_space"),
+        (lambda: rnd.Bonus("rnd", SPACES["vector"], num_envs=6, minibatches=4), "6 environments do not divide"),
+        (lambda: rnd.Bonus("rnd", SPACES["vector"], lr=-1.0), "lr must be greater than 0"),
+        (lambda: rnd.Bonus("rnd", SPACES["vector"], update_every=0), "update_every must be 1 or more"),
+        (lambda: rnd.Bonus("rnd", SPACES["vector"], **SMALL).observe(np.zeros((2, 3))), "for 1 environments"),
+        (lambda: rnd.Bonus("rnd", SPACES["vector"], **SMALL).observe(np.zeros((1, 4))), "of the shape"),
+        (lambda: rnd.Bonus("rnd", SPACES["vector"], **SMALL).observe(np.full((1, 3), np.inf)), "NaN or infinite"),
+        (lambda: rnd.Bonus("rnd", SPACES["vector"], **SMALL).observe("text"), "no array or tensor"),
+        (lambda: rnd.Bonus.load("nowhere.safetensors"), "nowhere.safetensors cannot be read"),
+    ],
+)
+def test_mistakes_are_one_line(make, message):
+    with pytest.raises(UserError, match=message) as error:
+        make()
+    assert "\n" not in str(error.value)
+
+
+def test_dynamics_needs_s_t_and_a_t():
+    bonus = rnd.Bonus("dynamics", SPACES["vector"], action_space=ACTIONS, **SMALL)
+    with pytest.raises(UserError, match="reads s_t and a_t"):
+        bonus.observe(batch(SPACES["vector"], 1))
+    bonus = rnd.Bonus("dynamics", PICTURES["grey"], action_space=ACTIONS, **SMALL)
+    with pytest.raises(UserError, match="FrameStackObservation"):
+        bonus.observe(*(batch(PICTURES["grey"], 1) for _ in range(2)), actions=np.zeros(1, int))
+
+
+def test_forgotten_updates_are_noticed_before_the_memory_is_full(monkeypatch):
+    monkeypatch.setattr(module, "MOST_PENDING", 1000)
+    bonus = rnd.Bonus("rnd", SPACES["vector"], **SMALL)
+    with pytest.raises(UserError, match=r"call bonus.update\(\) after each rollout"):
+        for _ in range(200):
+            bonus.observe(np.zeros((1, 3)))
+
+
+def test_files_of_others_are_refused(tmp_path):
+    path = tmp_path / "bonus.safetensors"
+    path.write_bytes(b"no tensors at all")
+    with pytest.raises(UserError, match="is not a bonus saved by rnd"):
+        rnd.Bonus.load(path)
+    bonus = rnd.Bonus("rnd", SPACES["vector"], **SMALL)
+    bonus.config = replace(bonus.config, bonus_options=rnd.config.BonusOptions(features=9, hidden=8))
+    bonus.save(path)
+    with pytest.raises(UserError, match=r"bonus.safetensors: it does not fit the bonus that its config describes"):
+        rnd.Bonus.load(path)
+    bonus.config = rnd.Config(bonus="nowhere:Strange", policy="mlp", writers="none")
+    bonus.save(path)
+    with pytest.raises(UserError, match="names code that you have not trained with: nowhere:Strange"):
+        rnd.Bonus.load(path)
+
+
+def test_two_streams_takes_arrays_and_tensors():
+    rng = np.random.default_rng(0)
+    rewards, values = rng.normal(size=(2, 5, 3)).astype(np.float32), rng.normal(size=(2, 6, 3)).astype(np.float32)
+    dones, limits = rng.random((5, 3)) < 0.3, rng.random((5, 3)).astype(np.float32)
+    arrays = rnd.two_streams(*rewards, *values, dones, truncated_values=limits)
+    given = map(torch.from_numpy, (*rewards, *values, dones))
+    same = rnd.two_streams(*given, truncated_values=torch.from_numpy(limits))
+    for array, tensor in zip(arrays, same, strict=True):
+        assert isinstance(array, np.ndarray)
+        assert np.array_equal(array, tensor)
+    # one step from the end, by hand: the extrinsic stream is cut or bootstrapped, the intrinsic one continues
+    ext = rewards[0, -1] + 0.999 * (limits[-1] + np.where(dones[-1], 0, values[0, -1])) - values[0, -2]
+    int_ = rewards[1, -1] + 0.99 * values[1, -1] - values[1, -2]
+    np.testing.assert_allclose(arrays.advantages_TN[-1], 2 * ext + int_, rtol=1e-4)
+    with pytest.raises(UserError, match=r"values_ext has the shape \(5, 3\) instead of \(6, 3\)"):
+        rnd.two_streams(*rewards, values[0][:5], values[1], dones)
+    with pytest.raises(UserError, match="gamma-ext must be between 0 and 1"):
+        rnd.two_streams(*rewards, *values, dones, gamma_ext=1.5)
+
+
+def test_import_rnd_needs_nothing_and_imports_nothing():
+    code = (
+        "import sys, rnd; heavy = {'torch', 'numpy', 'gymnasium', 'stable_baselines3', 'torchrl'} & {*sys.modules};"
+        "assert not heavy, heavy; assert set(rnd.__all__) <= {*dir(rnd)}"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.parametrize(("plugin", "package"), [("sb3", "stable_baselines3"), ("torchrl", "tensordict")])
+def test_a_missing_extra_names_the_command_that_installs_it(plugin, package, monkeypatch):
+    monkeypatch.setitem(sys.modules, package, None)
+    monkeypatch.delitem(sys.modules, f"rnd.plugins.{plugin}", raising=False)
+    with pytest.raises(ImportError, match=rf'pip install ".*\[{plugin}\]"'):
+        importlib.import_module(f"rnd.plugins.{plugin}")
+
+
+def test_gymnasium_spaces_of_a_real_environment():
+    env = gymnasium.make("CartPole-v1")
+    assert rnd.Bonus("rnd", env.observation_space, **SMALL).score(np.zeros((5, 4))).shape == (5,)

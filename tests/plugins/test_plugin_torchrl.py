@@ -1,0 +1,103 @@
+"""TorchRL: the transform in environments and collectors. Its statistics move unless it is frozen."""
+
+from __future__ import annotations
+
+import gymnasium
+import pytest
+import torch
+from gymnasium import spaces
+
+pytest.importorskip("torchrl")
+
+from streams import assert_equal, recorded
+from tensordict import TensorDict
+from torchrl.collectors import Collector
+from torchrl.envs import GymEnv, SerialEnv, TransformedEnv, check_env_specs
+
+import rnd
+from rnd.plugins.torchrl import IntrinsicReward
+
+SPACE = gymnasium.make("CartPole-v1").observation_space
+SMALL = {"features": 8, "hidden": 8, "device": "cpu"}
+
+
+def transformed(num_envs=1, name="rnd", **options):
+    base = SerialEnv(num_envs, lambda: GymEnv("CartPole-v1")) if num_envs > 1 else GymEnv("CartPole-v1")
+    bonus = rnd.Bonus(name, SPACE, action_space=spaces.Discrete(2), num_envs=num_envs, **SMALL, **options)
+    return TransformedEnv(base, IntrinsicReward(bonus)), bonus
+
+
+def statistics(bonus):
+    return [float(bonus.module.whiten.moments.count), bonus.scale, *bonus.module.whiten.moments.mean.tolist()]
+
+
+@pytest.mark.parametrize(("num_envs", "name"), [(1, "rnd"), (3, "rnd"), (3, "dynamics")])
+def test_statistics_move_in_a_collector_and_stop_when_frozen(num_envs, name):
+    """A TransformedEnv is in eval mode: a transform that looks at `training` never learns."""
+    env, bonus = transformed(num_envs, name, update_every=8)
+    assert not env.transform.training
+    before, seen = statistics(bonus), []
+    weights = bonus.trained[0].clone()
+    for number, data in enumerate(Collector(env, frames_per_batch=24 * num_envs, total_frames=96 * num_envs)):
+        reward = data["next", "intrinsic_reward"]
+        assert reward.shape == (*data.batch_size, 1)
+        assert bool((reward.flatten()[1:] > 0).any())
+        seen.append(statistics(bonus))
+        if number == 1:
+            env.transform.freeze()
+            weights_frozen = bonus.trained[0].clone()
+    assert all(a != b for a, b in zip(before, seen[0], strict=True))
+    assert all(a != b for a, b in zip(seen[0], seen[1], strict=True))
+    assert seen[1] == seen[2] == seen[3]
+    assert not torch.equal(weights, weights_frozen)
+    assert torch.equal(weights_frozen, bonus.trained[0])
+
+
+def test_specs_fit():
+    env, _ = transformed(2)
+    check_env_specs(env)
+    assert env.rollout(4)["next", "reward"].eq(1).all()  # the extrinsic reward stays as it is
+
+
+def test_the_final_observation_of_an_episode_is_scored():
+    env, bonus = transformed(1)
+    for data in Collector(env, frames_per_batch=64, total_frames=64):
+        seen = torch.cat([steps.next_obs[0] for steps in bonus._pending])
+        assert torch.equal(seen, data["next", "observation"])
+        assert data["next", "done"].any()
+
+
+def test_the_state_is_part_of_the_transforms():
+    env, bonus = transformed(1, update_every=8)
+    env.rollout(20, break_when_any_done=False)
+    other, loaded = transformed(1, update_every=8)
+    other.transform.load_state_dict(env.transform.state_dict())
+    assert statistics(bonus) == statistics(loaded)
+
+
+def test_a_batch_of_a_collector_is_the_trainer_to_the_bit():
+    stream = recorded("rnd")
+    bonus = stream.bonus()
+    transform = IntrinsicReward(bonus)
+    for one in stream.rollouts:
+        envs = one.next_obs.shape[1]
+        data = TensorDict({"next": {"observation": one.next_obs.transpose(0, 1)}}, [envs, len(one.raw)])
+        reward = transform(data)["next", "intrinsic_reward"]
+        assert torch.equal(reward.squeeze(-1).T, one.scaled)
+        bonus.update()
+        assert_equal(bonus.module, one.state)
+        assert_equal(bonus.scaler, one.scaler)
+
+
+def test_steps_of_an_environment_are_the_trainer():
+    stream = recorded("rnd")
+    bonus = stream.bonus()
+    transform = IntrinsicReward(bonus)
+    for one in stream.rollouts:
+        for t, next_obs in enumerate(one.next_obs):
+            after = TensorDict({"observation": next_obs}, [len(next_obs)])
+            transform._step(TensorDict({}, [len(next_obs)]), after)
+            torch.testing.assert_close(bonus._pending[-1].raw[0], one.raw[t], rtol=1e-6, atol=1e-6)
+        bonus.update()
+        assert_equal(bonus.module, one.state)
+        assert_equal(bonus.scaler, one.scaler, close=True)

@@ -1,0 +1,102 @@
+"""rnd.train and rnd.load: the paper's agent from Python."""
+
+from __future__ import annotations
+
+import gymnasium
+import numpy as np
+import pytest
+
+import rnd
+from rnd.errors import UserError
+from rnd.record.export import export_agent
+
+TINY = {"env": {"num_envs": 4}, "rollout_steps": 16, "writers": "none", "quiet": True, "device": "cpu"}
+
+
+@pytest.fixture(scope="module")
+def agent(tmp_path_factory):
+    out = str(tmp_path_factory.mktemp("runs"))
+    return rnd.train("CartPole-v1", frames=256, out=out, bonus_options={"features": 16}, **TINY)
+
+
+def test_train_is_the_command(agent):
+    assert agent.config.frames == 256
+    assert agent.config.bonus_options.features == 16
+    assert agent.config.bonus_options.hidden == 128  # of the preset
+    assert (agent.path / "metrics.csv").exists()
+    assert agent.card["frames"] == 256
+
+
+def test_a_config_can_be_trained(tmp_path):
+    config = rnd.Config(env=rnd.config.EnvConfig(id="rnd/DeepSea-4", num_envs=4, frame_skip=1), policy="mlp")
+    trained = rnd.train(config, frames=128, out=str(tmp_path), **TINY | {"env": {"num_envs": 2}, "minibatches": 2})
+    assert trained.config.env.num_envs == 2
+    assert trained.act(np.eye(16, dtype=np.float32)[0]) in (0, 1)
+
+
+def test_act_takes_one_observation_or_a_batch(agent):
+    env = gymnasium.make("CartPole-v1")
+    obs, _ = env.reset(seed=0)
+    agent.reset()
+    for _ in range(5):
+        obs, *_ = env.step(agent.act(obs))
+    batch = np.stack([obs, -obs, obs])
+    actions = agent.act(batch, first=np.array([True, False, True]), deterministic=True)
+    assert actions.shape == (3,)
+    assert actions[0] == actions[2] == agent.act(obs, first=True, deterministic=True)
+
+
+def test_recurrent_policies_and_pictures_remember_the_episode(tmp_path):
+    trained = rnd.train("CartPole-v1", frames=128, out=str(tmp_path), policy="gru", **TINY)
+    obs = np.ones(4, np.float32)
+    trained.act(obs)
+    first = trained._hidden.clone()
+    trained.act(obs)
+    assert not first.equal(trained._hidden)
+    trained.act(obs, first=True)
+    assert first.equal(trained._hidden)
+
+
+def test_the_bonus_of_observations_is_that_of_the_run(agent):
+    obs = np.random.default_rng(0).normal(size=(3, 4)).astype(np.float32)
+    scores = agent.bonus(obs)
+    assert scores.shape == (3,)
+    assert agent.bonus(obs[1]) == pytest.approx(scores[1], rel=1e-5)
+
+
+def test_evaluate_plays_the_same_episodes_for_a_seed(agent):
+    result = agent.evaluate(episodes=3, seed=5)
+    assert result.returns == agent.evaluate(episodes=3, seed=5).returns
+    assert len(result.returns) == len(result.lengths) == 3
+    assert result.mean_return == pytest.approx(np.mean(result.returns))
+    assert result.returns == result.lengths  # CartPole gives 1 per step
+
+
+def test_an_exported_file_is_the_same_agent(agent, tmp_path):
+    path = export_agent(agent.path, tmp_path / "agent.safetensors")
+    assert rnd.load(path).evaluate(2).returns == rnd.load(agent.path).evaluate(2).returns
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        ({"frams": 3}, "unknown config field frams; nearest: frames"),
+        ({"frames": "many"}, "frames is 'many'"),
+        ({"env": {"num_envs": 5}}, "5 environments do not divide into 4 minibatches"),
+        ({"bonus": "rmd"}, "unknown bonus 'rmd'"),
+    ],
+)
+def test_mistakes_in_overrides_are_one_line(overrides, message, tmp_path):
+    with pytest.raises(UserError, match=message):
+        rnd.train("CartPole-v1", out=str(tmp_path), **overrides)
+
+
+def test_public_names_exist():
+    for name in rnd.__all__:
+        assert getattr(rnd, name) is not None
+    with pytest.raises(AttributeError, match="no attribute 'trian'"):
+        rnd.trian  # noqa: B018
+    from rnd.train import Trainer  # the module stays importable beside the function
+
+    assert callable(rnd.train)
+    assert Trainer.__module__ == "rnd.train"

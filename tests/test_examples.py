@@ -1,0 +1,50 @@
+"""Every example runs, at a small size."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from rnd.envs import builtin
+
+EXAMPLES = Path(__file__).parents[1] / "examples"
+SIZES = {
+    "own_ppo_loop": {"total_steps": 600, "num_envs": 4, "num_steps": 25, "warm_up_steps": 10},
+    "sb3_wrapper": {"total_steps": 600, "num_envs": 4},
+    "sb3_rndppo": {"total_steps": 600, "num_envs": 4},
+    "torchrl_ppo": {"total_steps": 400, "num_envs": 4, "num_steps": 25},
+}
+NEEDS = {"sb3_wrapper": "stable_baselines3", "sb3_rndppo": "stable_baselines3", "torchrl_ppo": "torchrl"}
+
+
+def load(name):
+    builtin.register()  # as Gymnasium does itself where rnd is installed
+    spec = importlib.util.spec_from_file_location(f"example_{name}", EXAMPLES / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_all_examples_are_run_here():
+    assert {path.stem for path in EXAMPLES.glob("*.py")} == {*SIZES}
+
+
+@pytest.mark.parametrize("name", SIZES)
+def test_examples_run(name, tmp_path):
+    if name in NEEDS:
+        pytest.importorskip(NEEDS[name])
+    module = load(name)
+    out = {"out": str(tmp_path / "saved")} if name.startswith("sb3") else {}
+    result = module.main(module.Args(env_id="rnd/DeepSea-4", **SIZES[name], **out))
+    assert np.isfinite(result).all()
+    assert not out or (tmp_path / "saved").exists() or (tmp_path / "saved.zip").exists()
+
+
+def test_the_off_policy_example_runs():
+    pytest.importorskip("stable_baselines3")
+    module = load("sb3_wrapper")
+    args = module.Args(algorithm="DQN", env_id="rnd/DeepSea-4", total_steps=400, num_envs=4)
+    assert np.isfinite(module.main(args))

@@ -63,7 +63,8 @@ class OverlappedCollector:
         with self.learner_stream():
             rollout = self._copy_for_learner(rollout)
             with torch.no_grad():
-                torch._foreach_copy_(list(self.actor.parameters()), list(self.policy.parameters()))
+                now, new = (list(module.state_dict().values()) for module in (self.actor, self.policy))
+                torch._foreach_copy_(now, new)
         if self._calls > self.NOT_AHEAD and not last:
             self._pending = self._pool.submit(self._collect)
             if self._process_calls <= self.UNDISTURBED:

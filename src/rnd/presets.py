@@ -70,6 +70,10 @@ def small(env_id: str, image: bool = False) -> Config:
         gamma_ext=0.99,
         ext_coef=5.0,
         clip_reward=False,
+        normalize_obs=not image,
+        normalize_reward=True,
+        normalize_adv=True,
+        bonus_lr=None if image else 1e-4,
         bootstrap_truncated=True,
     )
 

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from rnd import memory
 from rnd.bonus import make_bonus
+from rnd.bonus.base import Bonus
 from rnd.components import resolve
 from rnd.config import Config
 from rnd.distributed import SINGLE_PROCESS, Ranks, sync_statistics
@@ -32,14 +33,14 @@ from rnd.graphs import (
     set_device,
     uses_graphs,
 )
-from rnd.normalize import ReturnScaler
+from rnd.normalize import ReturnScaler, batch_moments
 from rnd.overlap import OverlappedCollector
 from rnd.policy import make_policy
 from rnd.ppo import Learner
 from rnd.record import generators
 from rnd.record.episodes import EpisodeStats
 from rnd.record.metrics import Row
-from rnd.returns import Targets, combine
+from rnd.returns import Targets, combine, standardise
 from rnd.rollout import Collector, random_actions
 from rnd.stopwatch import Stopwatch
 from rnd.transitions import Rollout, Transitions
@@ -48,8 +49,8 @@ CHUNK = {"cpu": 4096, "cuda": 65_536}
 """Transitions whose bonus is computed in one call: bounds the memory of the networks' activations."""
 
 
-PER_RANK = ("scaler", "collector", "env", "generators")
-"""Entries of the state that each rank has its own of."""
+PER_RANK = ("collector", "env", "generators")
+"""Entries of the state that each rank has its own of, beside the scalers."""
 
 
 class BonusStats(NamedTuple):
@@ -59,6 +60,11 @@ class BonusStats(NamedTuple):
     scaled: Tensor
     discounted_sum: Tensor
     """Mean over the environments of the running sum of raw bonuses."""
+    spread: Tensor
+    """Deviation of the raw bonus over the rollout, as a share of its mean; 0 where it does not distinguish states."""
+    ext_deviation: Tensor
+    int_deviation: Tensor
+    """Deviations of the two streams' returns over the rollout, times their coefficients."""
     largest: Tensor
     scale: Tensor
 
@@ -89,6 +95,9 @@ class Trainer:
         self.policy = channels_last(make_policy(config, spec).to(self.device))
         self.bonus = channels_last(make_bonus(config, spec).to(self.device))
         self.scaler = ReturnScaler(config.env.num_envs, config.gamma_int).to(self.device)
+        self.reward_scaler: ReturnScaler | None = None
+        if config.normalize_reward:
+            self.reward_scaler = ReturnScaler(config.env.num_envs, config.gamma_ext, smallest=1.0).to(self.device)
         for module in self.modules().values():
             ranks.broadcast_(module)
             sync_statistics(module, ranks)
@@ -145,14 +154,18 @@ class Trainer:
         """Everything of an iteration but acting: advances statistics, networks and optimiser, returns metrics."""
         targets, bonus_targets, stats = self._prepare(rollout)
         losses = self.learner.update(rollout, targets, bonus_targets)
-        self.ranks.all_mean_([stats.raw, stats.scaled, stats.discounted_sum])
+        self.policy.observe(rollout.transitions.next_obs)
+        self.ranks.all_mean_(stats[:-2])
         values = dict(zip(BonusStats._fields, torch.stack(stats).tolist(), strict=True))  # one device-to-host copy
+        total = values["ext_deviation"] + values["int_deviation"]
         return {
             "bonus_raw": values["raw"],
             "bonus_max": self.ranks.all_max(values["largest"])[0],
             "bonus_scaled": values["scaled"],
             "bonus_scale": values["scale"],
             "return_int": values["discounted_sum"] / values["scale"],
+            "bonus_spread": values["spread"],
+            "bonus_share": values["int_deviation"] / total if total else 0.0,
             **losses,
         }
 
@@ -169,13 +182,27 @@ class Trainer:
         # returns and advantages of both streams, combined
         values = rollout.values_ext_TpN, rollout.values_int_TpN
         ends = rollout.done_TN, rollout.truncation_bootstrap_TN
-        targets = combine(self.config, rollout.rewards_ext_TN, intrinsic_TN, *values, *ends)
+        extrinsic_TN = rollout.rewards_ext_TN
+        if self.reward_scaler:
+            extrinsic_TN = self.reward_scaler(extrinsic_TN, rollout.done_TN)
+        targets = combine(self.config, extrinsic_TN, intrinsic_TN, *values, *ends)
+        if self.config.normalize_adv:
+            moments = self.ranks.all_moments(*batch_moments(targets.advantages_TN.flatten()))
+            targets = targets._replace(advantages_TN=standardise(targets.advantages_TN, *moments[:2]))
         # update the observation statistics: policy and predictor are optimised with the new ones
         self.bonus.observe(transitions.next_obs)
         with autocast(self.config, self.device):
             bonus_targets = in_chunks(self._bonus_targets, transitions)
-        means = bonus_TN.mean().double(), intrinsic_TN.mean().double(), self.scaler.mean_return
-        stats = BonusStats(*means, bonus_TN.max().double(), self.scaler.moments.std)
+        stats = BonusStats(
+            raw=bonus_TN.mean().double(),
+            scaled=intrinsic_TN.mean().double(),
+            discounted_sum=self.scaler.mean_return,
+            spread=deviation(bonus_TN) / bonus_TN.mean().double().clamp_min(1e-30),
+            ext_deviation=self.config.ext_coef * deviation(targets.returns_ext_TN),
+            int_deviation=self.config.int_coef * deviation(targets.returns_int_TN),
+            largest=bonus_TN.max().double(),
+            scale=self.scaler.moments.std,
+        )
         return Prepared(targets, bonus_targets, stats)
 
     def random_start(self) -> Iterator[int]:
@@ -184,7 +211,7 @@ class Trainer:
         On a GPU the kernels of training are compiled meanwhile.
         """
         chunk, total = self.config.rollout_steps, random_steps(self.config)
-        if not self.bonus.random_start or total == 0:
+        if not needs_random_start(self.config, self.bonus) or total == 0:
             return
         if uses_graphs(self.config, self.device):
             self._compiling = in_background(self.compile, self.device)
@@ -203,7 +230,9 @@ class Trainer:
                     self.env.send(g, actions[rows])
             if filled == chunk or step == total:
                 for obs in seen[:filled].split(steps_per_chunk(self.device, self.env.num_envs)):
-                    self.bonus.observe(obs)
+                    if self.bonus.random_start:
+                        self.bonus.observe(obs)
+                    self.policy.observe(obs)
                 yield step
 
     def compile(self) -> None:
@@ -220,7 +249,7 @@ class Trainer:
         All ranks call this together. That of rank 0 holds the parts of the others, and is the one to be written.
         """
         own = {
-            "scaler": self.scaler.state_dict(),
+            **{name: scaler.state_dict() for name, scaler in self.scalers().items()},
             "collector": self.collector.state_dict(),
             "env": self.env.state_dict(),
             "generators": generators.save(self.generators, self.random),
@@ -240,14 +269,16 @@ class Trainer:
         or with another number of ranks."""
         shared, parts = self.ranks.on_rank0(lambda: self._shared(state)), []
         if self.ranks.is_rank0:
-            parts = self.reshard([{name: state[name] for name in PER_RANK}, *state.get("other_ranks", [])])
+            own_names = (*self.scalers(), *PER_RANK)
+            parts = self.reshard([{name: state[name] for name in own_names}, *state.get("other_ranks", [])])
         own = self.ranks.scatter(parts)
         self.iteration = int(shared["iteration"])
         self.policy.load_state_dict(shared["policy"])
         self.bonus.load_state_dict(shared["bonus"])
         self.learner.load_state_dict(shared["optimizer"])
         self.episodes.load_state_dict(shared["episodes"])
-        self.scaler.load_state_dict(own["scaler"])
+        for name, scaler in self.scalers().items():
+            scaler.load_state_dict(own[name])
         self.collector.load_state_dict(own["collector"])
         self.env.load_state_dict(own["env"])
         self._set_started()
@@ -262,10 +293,9 @@ class Trainer:
         world = self.ranks.world
         if len(parts) == world:
             return parts
-        of = {name: [part[name] for part in parts] for name in PER_RANK}
-        scaler, collector = self.scaler.reshard(of["scaler"], world), self.collector.reshard(of["collector"], world)
-        states = zip(scaler, collector, self.env.reshard(of["env"], world), [None] * world, strict=True)
-        return [dict(zip(PER_RANK, state, strict=True)) for state in states]
+        owners = {**self.scalers(), "collector": self.collector, "env": self.env}
+        of = {name: owner.reshard([part[name] for part in parts], world) for name, owner in owners.items()}
+        return [{name: states[rank] for name, states in of.items()} | {"generators": None} for rank in range(world)]
 
     def _shared(self, state: dict[str, Any]) -> dict[str, Any]:
         """What is the same on all ranks."""
@@ -283,7 +313,11 @@ class Trainer:
         self.random = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(rank,) if rank else ()))
 
     def modules(self) -> dict[str, nn.Module]:
-        return {"policy": self.policy, "bonus": self.bonus, "scaler": self.scaler}
+        return {"policy": self.policy, "bonus": self.bonus, **self.scalers()}
+
+    def scalers(self) -> dict[str, ReturnScaler]:
+        """Those of the rewards, by their names in the state."""
+        return {"scaler": self.scaler} | ({"reward_scaler": self.reward_scaler} if self.reward_scaler else {})
 
     def row(self, learned: dict[str, float]) -> Row:
         """The metrics of an iteration: the same for the same seed."""
@@ -296,6 +330,10 @@ class Trainer:
         }
 
 
+def deviation(values_TN: Tensor) -> Tensor:
+    return values_TN.double().std(correction=0)
+
+
 def in_chunks(function: Callable[[Transitions], Tensor], transitions: Transitions) -> Tensor:
     """`function` over a rollout, a few steps at a time."""
     steps, envs = transitions.actions.shape[:2]
@@ -306,6 +344,11 @@ def in_chunks(function: Callable[[Transitions], Tensor], transitions: Transition
 def steps_per_chunk(device: torch.device, envs: int) -> int:
     """Steps of a rollout that are scored together."""
     return max(1, CHUNK[device.type] // envs)
+
+
+def needs_random_start(config: Config, bonus: Bonus) -> bool:
+    """Whether statistics of observations are initialised by a random agent: those of the bonus or of the policy."""
+    return bonus.random_start or config.normalize_obs
 
 
 def random_steps(config: Config) -> int:

@@ -5,6 +5,7 @@ Legend: T steps, N environments.
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
@@ -60,11 +61,12 @@ class BonusStats(NamedTuple):
     scaled: Tensor
     discounted_sum: Tensor
     """Mean over the environments of the running sum of raw bonuses."""
-    spread: Tensor
-    """Deviation of the raw bonus over the rollout, as a share of its mean; 0 where it does not distinguish states."""
-    ext_deviation: Tensor
-    int_deviation: Tensor
-    """Deviations of the two streams' returns over the rollout, times their coefficients."""
+    raw_square: Tensor
+    """Means of squares, which ranks can average: of the raw bonus, and below of the two streams' returns."""
+    ext: Tensor
+    ext_square: Tensor
+    int: Tensor
+    int_square: Tensor
     largest: Tensor
     scale: Tensor
 
@@ -94,7 +96,7 @@ class Trainer:
         memory.check(config, spec.observation, self.device)
         self.policy = channels_last(make_policy(config, spec).to(self.device))
         self.bonus = channels_last(make_bonus(config, spec).to(self.device))
-        self.scaler = ReturnScaler(config.env.num_envs, config.gamma_int).to(self.device)
+        self.scaler = ReturnScaler(config.env.num_envs, config.gamma_int, window=config.bonus_window).to(self.device)
         self.reward_scaler: ReturnScaler | None = None
         if config.normalize_reward:
             self.reward_scaler = ReturnScaler(config.env.num_envs, config.gamma_ext, smallest=1.0).to(self.device)
@@ -157,15 +159,16 @@ class Trainer:
         self.policy.observe(rollout.transitions.next_obs)
         self.ranks.all_mean_(stats[:-2])
         values = dict(zip(BonusStats._fields, torch.stack(stats).tolist(), strict=True))  # one device-to-host copy
-        total = values["ext_deviation"] + values["int_deviation"]
+        raw, ext, int_ = (deviation(values[name], values[f"{name}_square"]) for name in ("raw", "ext", "int"))
+        ext, int_ = self.config.ext_coef * ext, self.config.int_coef * int_
         return {
             "bonus_raw": values["raw"],
             "bonus_max": self.ranks.all_max(values["largest"])[0],
             "bonus_scaled": values["scaled"],
             "bonus_scale": values["scale"],
             "return_int": values["discounted_sum"] / values["scale"],
-            "bonus_spread": values["spread"],
-            "bonus_share": values["int_deviation"] / total if total else 0.0,
+            "bonus_spread": raw / values["raw"] if values["raw"] else 0.0,
+            "bonus_share": int_ / (ext + int_) if int_ else 0.0,
             **losses,
         }
 
@@ -197,9 +200,11 @@ class Trainer:
             raw=bonus_TN.mean().double(),
             scaled=intrinsic_TN.mean().double(),
             discounted_sum=self.scaler.mean_return,
-            spread=deviation(bonus_TN) / bonus_TN.mean().double().clamp_min(1e-30),
-            ext_deviation=self.config.ext_coef * deviation(targets.returns_ext_TN),
-            int_deviation=self.config.int_coef * deviation(targets.returns_int_TN),
+            raw_square=bonus_TN.double().square().mean(),
+            ext=targets.returns_ext_TN.double().mean(),
+            ext_square=targets.returns_ext_TN.double().square().mean(),
+            int=targets.returns_int_TN.double().mean(),
+            int_square=targets.returns_int_TN.double().square().mean(),
             largest=bonus_TN.max().double(),
             scale=self.scaler.moments.std,
         )
@@ -330,8 +335,8 @@ class Trainer:
         }
 
 
-def deviation(values_TN: Tensor) -> Tensor:
-    return values_TN.double().std(correction=0)
+def deviation(mean: float, mean_square: float) -> float:
+    return math.sqrt(max(mean_square - mean**2, 0.0))
 
 
 def in_chunks(function: Callable[[Transitions], Tensor], transitions: Transitions) -> Tensor:

@@ -77,7 +77,10 @@ def test_a_config_of_before_has_none_of_it():
     for name in ("normalize_obs", "normalize_reward", "normalize_adv", "bonus_lr"):
         del data[name]
     config = Config.from_dict(data)
-    assert (config.normalize_obs, config.normalize_reward, config.normalize_adv, config.bonus_lr) == (*[False] * 3, None)
+    assert (config.normalize_obs, config.normalize_reward, config.normalize_adv, config.bonus_lr) == (
+        *[False] * 3,
+        None,
+    )
     assert "reward_scaler" not in Trainer(config, envs.make(config)).state_dict()
 
 
@@ -89,7 +92,9 @@ def test_the_bonus_learns_at_its_own_rate():
         trainer.start()
         before = {name: p.detach().clone() for name, p in trainer.bonus.predictor.named_parameters()}
         next(trainer.train())
-        assert all(torch.allclose(before[name], p, atol=1e-20) for name, p in trainer.bonus.predictor.named_parameters())
+        assert all(
+            torch.allclose(before[name], p, atol=1e-20) for name, p in trainer.bonus.predictor.named_parameters()
+        )
         assert {group["lr"] for group in trainer.learner.optimizer.param_groups} == {config.lr, 1e-30}
 
 

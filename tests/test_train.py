@@ -19,7 +19,7 @@ from rnd.config import BonusOptions
 from rnd.graphs import in_background
 from rnd.policy.cnn import CNN
 from rnd.policy.mlp import WidthOptions
-from rnd.presets import preset, small
+from rnd.presets import PLAIN, preset, small
 from rnd.record.export import load_agent
 from rnd.rollout import random_actions
 from rnd.train import CHUNK, Trainer, in_chunks, random_steps
@@ -81,8 +81,7 @@ def test_golden_curve():
     """Seeded, short, on the CPU. RND_WRITE_GOLDEN=1 writes it anew, after a change that is meant to be numeric."""
     import os
 
-    plain = {"normalize_obs": False, "normalize_reward": False, "normalize_adv": False, "bonus_lr": None}
-    rows = rows_of(tiny("MiniGrid-MultiRoom-N2-S4-v0", **plain))
+    rows = rows_of(tiny("MiniGrid-MultiRoom-N2-S4-v0", **PLAIN))
     names = ("policy_loss", "value_ext_loss", "value_int_loss", "entropy", "bonus_loss", "bonus_raw", "bonus_scaled")
     curve = {name: [row[name] for row in rows] for name in names}
     if os.environ.get("RND_WRITE_GOLDEN"):

@@ -183,9 +183,6 @@ class Config:
     """Adam's learning rate."""
     bonus_lr: PositiveFloat | None = None
     """Learning rate of the bonus's own networks (RND's predictor); default: --lr."""
-    bonus_window: PositiveInt | None = None
-    """Steps of all environments that the scale of the bonus remembers, fading; default: all since the start, as in the
-    paper. The first errors of a new predictor are large, and a short run must forget them."""
     gamma_ext: Fraction = 0.999
     """Discount of the extrinsic stream."""
     gamma_int: Fraction = 0.99

@@ -34,10 +34,8 @@ class RunningMoments(nn.Module):
     byte_sums: ByteSums
     """The function that sums bytes; compiled on a GPU."""
 
-    def __init__(self, shape: tuple[int, ...] = (), window: float | None = None):
-        """`window`: samples that are remembered; the weight of earlier ones fades."""
+    def __init__(self, shape: tuple[int, ...] = ()):
         super().__init__()
-        self.window = window
         self.register_buffer("mean", torch.zeros(shape, dtype=torch.float64))
         self.register_buffer("var", torch.ones(shape, dtype=torch.float64))
         self.register_buffer("count", torch.tensor(START_COUNT, dtype=torch.float64))
@@ -51,8 +49,6 @@ class RunningMoments(nn.Module):
     @torch.no_grad()
     def merge(self, mean: Tensor, var: Tensor, count: float) -> None:
         """Add a batch that is given by its moments."""
-        if self.window is not None:
-            self.count.clamp_(max=self.window)
         new_mean, new_var, new_count = merge_moments((self.mean, self.var, self.count), (mean, var, count))
         self.mean.copy_(new_mean)
         self.var.copy_(new_var)
@@ -142,10 +138,10 @@ class ReturnScaler(nn.Module):
 
     carry_N: Tensor
 
-    def __init__(self, num_envs: int, gamma: float, smallest: float = 0.0, window: float | None = None):
+    def __init__(self, num_envs: int, gamma: float, smallest: float = 0.0):
         super().__init__()
         self.gamma, self.smallest = gamma, smallest
-        self.moments = RunningMoments(window=window)
+        self.moments = RunningMoments()
         self.register_buffer("carry_N", torch.zeros(num_envs, dtype=torch.float64))
 
     @torch.no_grad()

@@ -96,7 +96,7 @@ class Trainer:
         memory.check(config, spec.observation, self.device)
         self.policy = channels_last(make_policy(config, spec).to(self.device))
         self.bonus = channels_last(make_bonus(config, spec).to(self.device))
-        self.scaler = ReturnScaler(config.env.num_envs, config.gamma_int, window=config.bonus_window).to(self.device)
+        self.scaler = ReturnScaler(config.env.num_envs, config.gamma_int).to(self.device)
         self.reward_scaler: ReturnScaler | None = None
         if config.normalize_reward:
             self.reward_scaler = ReturnScaler(config.env.num_envs, config.gamma_ext, smallest=1.0).to(self.device)

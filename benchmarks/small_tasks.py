@@ -35,7 +35,6 @@ class Task:
     steps: int
     goal: float
     """Success, or mean return, of the last 100 episodes."""
-    image: bool = False
     needs: str = ""
     """A package that may be missing."""
 
@@ -102,7 +101,7 @@ TASKS = {
     "MultiRoom-N4-S5": Task("MiniGrid-MultiRoom-N4-S5-v1", 600_000, 0.9),
     "DoorKey-8x8": Task("MiniGrid-DoorKey-8x8-v0", 600_000, 0.9),
     "KeyCorridorS3R3": Task("MiniGrid-KeyCorridorS3R3-v0", 600_000, 0.9),
-    "MultiRoom-N2 pictures": Task("small_tasks:multi_room_pictures", 60_000, 0.9, image=True),
+    "MultiRoom-N2 pictures": Task("small_tasks:multi_room_pictures", 60_000, 0.9),
 }
 """In the order in which they run: the quick ones first."""
 
@@ -110,11 +109,12 @@ TASKS = {
 def train(name: str, bonus: str, seed: int, deadline: float) -> dict[str, Any] | None:
     """One run with the defaults, or None where the time is over before its end."""
     from rnd import envs
+    from rnd.envs.factories import kind_of
     from rnd.presets import preset
     from rnd.train import Trainer
 
     task, begun, reached, row = TASKS[name], time.monotonic(), None, {}
-    config = preset(task.env, task.image)
+    config = preset(task.env, kind_of(task.env))
     config = replace(config, bonus=bonus, seed=seed, frames=task.steps, device="cpu", threads=1)
     with closing(envs.make(config)) as env:
         trainer = Trainer(config, env)

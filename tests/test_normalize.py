@@ -91,26 +91,14 @@ def test_return_filter_runs_over_time_and_across_rollouts():
     np.testing.assert_allclose(outputs[1].numpy(), rewards[5:] / np.std(sums), rtol=1e-3)
 
 
-def test_sums_of_episodes_against_a_loop_over_time():
-    """Rewards of an episode that began in the rollout before count; those before an end do not."""
-    random = np.random.default_rng(3)
-    rewards, done = random.normal(size=(20, 3)), random.random((20, 3)) < 0.2
-    scaler, running, seen = ReturnScaler(3, 0.9, smallest=0.0), np.zeros(3), []
-    for part in np.split(np.arange(20), [7, 8]):
-        scaler(torch.tensor(rewards[part]), torch.tensor(done[part]))
-    for reward, end in zip(rewards, done, strict=True):
-        running = 0.9 * running + reward
-        seen.append(running)
-        running = running * ~end
-    np.testing.assert_allclose(scaler.carry_N.numpy(), running, atol=1e-12)
-    assert float(scaler.moments.std) == pytest.approx(np.std(seen), rel=1e-3)
-
-
 def test_rewards_are_made_smaller_and_never_larger():
-    done = torch.zeros(50, 4, dtype=torch.bool)
-    scaler = ReturnScaler(4, 0.9, smallest=1.0)
-    sparse = torch.zeros(50, 4)
+    scaler, sparse = ReturnScaler(4, 0.9, extrinsic=True), torch.zeros(50, 4)
     sparse[-1, 0] = 1.0
-    assert torch.equal(scaler(sparse, done), sparse)
+    assert torch.equal(scaler(sparse), sparse)
     large = torch.randn(50, 4, generator=torch.Generator().manual_seed(0)) * 100
-    assert float((large / scaler(large, done)).min()) > 50
+    assert float((large / scaler(large)).min()) > 50
+
+
+def test_steady_rewards_are_divided_by_their_return_although_it_does_not_vary():
+    scaler = ReturnScaler(4, 0.9, extrinsic=True)
+    assert float(scaler(-torch.ones(1000, 4)).mean()) == pytest.approx(-0.1, rel=0.02)

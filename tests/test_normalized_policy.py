@@ -2,6 +2,7 @@
 
 from contextlib import closing
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 import torch
@@ -53,14 +54,14 @@ def test_statistics_change_between_iterations_only():
             assert row["approx_kl"] == pytest.approx(0, abs=1e-6)
             seen.append(trainer.policy.whiten.moments.mean.clone())
     assert float(seen[0].abs().min()) > 0, "the random agent initialises them"
-    assert not any(torch.equal(a, b) for a, b in zip(seen, seen[1:], strict=False))
+    assert not any(torch.equal(a, b) for a, b in pairwise(seen))
 
 
 def test_pictures_are_refused():
     image = replace(SPEC, observation=ObservationSpec("image", (84, 84)))
     with pytest.raises(UserError, match="--normalize-obs is for vectors, and test shows pictures"):
         make_policy(Config(normalize_obs=True), image)
-    assert not preset("my:game", image=True).normalize_obs
+    assert not preset("my:game", "image").normalize_obs
 
 
 def test_an_exported_agent_reads_what_the_run_read(tmp_path):

@@ -19,7 +19,7 @@ from rnd.config import BonusOptions
 from rnd.graphs import in_background
 from rnd.policy.cnn import CNN
 from rnd.policy.mlp import WidthOptions
-from rnd.presets import PLAIN, preset, small
+from rnd.presets import preset, small
 from rnd.record.export import load_agent
 from rnd.rollout import random_actions
 from rnd.train import CHUNK, Trainer, in_chunks, random_steps
@@ -27,8 +27,8 @@ from rnd.train import CHUNK, Trainer, in_chunks, random_steps
 GOLDEN = Path(__file__).parent / "golden" / "curve.json"
 
 
-def tiny(env_id="CartPole-v1", **changes):
-    config = small(env_id)
+def tiny(env_id="CartPole-v1", kind="numbers", **changes):
+    config = small(env_id, kind)
     return replace(
         config,
         env=replace(config.env, num_envs=8),
@@ -81,7 +81,7 @@ def test_golden_curve():
     """Seeded, short, on the CPU. RND_WRITE_GOLDEN=1 writes it anew, after a change that is meant to be numeric."""
     import os
 
-    rows = rows_of(tiny("MiniGrid-MultiRoom-N2-S4-v0", **PLAIN))
+    rows = rows_of(tiny("MiniGrid-MultiRoom-N2-S4-v0", "choices"))
     names = ("policy_loss", "value_ext_loss", "value_int_loss", "entropy", "bonus_loss", "bonus_raw", "bonus_scaled")
     curve = {name: [row[name] for row in rows] for name in names}
     if os.environ.get("RND_WRITE_GOLDEN"):

@@ -211,7 +211,7 @@ class Config:
     normalize_obs: bool = state_field(False, "normalised observations")
     """Whiten the vectors that the policy reads, by their running mean and deviation. What is one-hot stays as it is."""
     normalize_reward: bool = state_field(False, "normalised rewards")
-    """Divide extrinsic rewards by the running deviation of their discounted returns, where that exceeds 1."""
+    """Divide extrinsic rewards by the running root mean square of their discounted returns, where that exceeds 1."""
     normalize_adv: bool = False
     """Give the combined advantages of a rollout mean 0 and deviation 1. The paper does not."""
     bootstrap_truncated: bool = False

@@ -131,32 +131,35 @@ class Whitener(nn.Module):
 class ReturnScaler(nn.Module):
     """Divides rewards by the running deviation of their discounted sum.
 
-    The sum runs forward in time, R_t = gamma R_{t-1} + i_t, for every environment, from one rollout into the next. That
-    of the intrinsic rewards is never reset at an episode's end. No mean is subtracted. `smallest`: the least that is
-    divided by; 1 for extrinsic rewards, because the first of a sparse task must not be blown up.
+    The sum runs forward in time, R_t = gamma R_{t-1} + i_t, for every environment, from one rollout into the next, and
+    is never reset at an episode's end. No mean is subtracted.
+
+    `extrinsic`: divides by the root mean square of the sum instead, because the errors of a value grow with its size,
+    and never by less than 1, because the first reward of a sparse task must not be blown up.
     """
 
     carry_N: Tensor
 
-    def __init__(self, num_envs: int, gamma: float, smallest: float = 0.0):
+    def __init__(self, num_envs: int, gamma: float, extrinsic: bool = False):
         super().__init__()
-        self.gamma, self.smallest = gamma, smallest
+        self.gamma, self.extrinsic = gamma, extrinsic
         self.moments = RunningMoments()
         self.register_buffer("carry_N", torch.zeros(num_envs, dtype=torch.float64))
 
     @torch.no_grad()
-    def forward(self, rewards_TN: Tensor, done_TN: Tensor | None = None) -> Tensor:
-        """Scale one rollout. Advances the running sums and the statistics in place first; sums start again after
-        `done`, where it is given."""
-        sums_TN = discounted_sums(rewards_TN.double(), self.carry_N, self.gamma, done_TN)
-        self.carry_N.copy_(sums_TN[-1] if done_TN is None else sums_TN[-1] * ~done_TN[-1])
+    def forward(self, rewards_TN: Tensor) -> Tensor:
+        """Scale one rollout. Advances the running sums and the statistics in place first."""
+        sums_TN = discounted_sums(rewards_TN.double(), self.carry_N, self.gamma)
+        self.carry_N.copy_(sums_TN[-1])
         self.moments.update(sums_TN.reshape(-1))
         return (rewards_TN / self.scale).float()
 
     @property
     def scale(self) -> Tensor:
         """What rewards are divided by."""
-        return self.moments.std.clamp_min(self.smallest)
+        if not self.extrinsic:
+            return self.moments.std
+        return (self.moments.var + self.moments.mean.square()).sqrt().clamp_min(1.0)
 
     @property
     def mean_return(self) -> Tensor:
@@ -176,15 +179,9 @@ class ReturnScaler(nn.Module):
         return [states[0] | {"carry_N": part} for part in parts]
 
 
-def discounted_sums(rewards_TN: Tensor, carry_N: Tensor, gamma: float, done_TN: Tensor | None = None) -> Tensor:
-    """R_t = gamma R_{t-1} + r_t forward in time, as one product with a lower triangular matrix; with `done` one matrix
-    per environment, in which no sum crosses an episode's end."""
+def discounted_sums(rewards_TN: Tensor, carry_N: Tensor, gamma: float) -> Tensor:
+    """R_t = gamma R_{t-1} + r_t forward in time, as one product with a lower triangular matrix."""
     steps = torch.arange(len(rewards_TN), device=rewards_TN.device, dtype=rewards_TN.dtype)
     lag_TT = steps[:, None] - steps[None, :]
     weight_TT = torch.where(lag_TT >= 0, gamma ** lag_TT.clamp_min(0), 0.0)
-    carried_TN = gamma ** (steps[:, None] + 1) * carry_N
-    if done_TN is None:
-        return weight_TT @ rewards_TN + carried_TN
-    episode_NT = (done_TN.cumsum(0) - done_TN.long()).T
-    weight_NTT = weight_TT * (episode_NT[:, :, None] == episode_NT[:, None, :])
-    return (weight_NTT @ rewards_TN.T[:, :, None])[:, :, 0].T + carried_TN * (episode_NT.T == 0)
+    return weight_TT @ rewards_TN + gamma ** (steps[:, None] + 1) * carry_N

@@ -99,7 +99,7 @@ class Trainer:
         self.scaler = ReturnScaler(config.env.num_envs, config.gamma_int).to(self.device)
         self.reward_scaler: ReturnScaler | None = None
         if config.normalize_reward:
-            self.reward_scaler = ReturnScaler(config.env.num_envs, config.gamma_ext, smallest=1.0).to(self.device)
+            self.reward_scaler = ReturnScaler(config.env.num_envs, config.gamma_ext, extrinsic=True).to(self.device)
         for module in self.modules().values():
             ranks.broadcast_(module)
             sync_statistics(module, ranks)
@@ -187,7 +187,7 @@ class Trainer:
         ends = rollout.done_TN, rollout.truncation_bootstrap_TN
         extrinsic_TN = rollout.rewards_ext_TN
         if self.reward_scaler:
-            extrinsic_TN = self.reward_scaler(extrinsic_TN, rollout.done_TN)
+            extrinsic_TN = self.reward_scaler(extrinsic_TN)
         targets = combine(self.config, extrinsic_TN, intrinsic_TN, *values, *ends)
         if self.config.normalize_adv:
             moments = self.ranks.all_moments(*batch_moments(targets.advantages_TN.flatten()))
@@ -211,7 +211,7 @@ class Trainer:
         return Prepared(targets, bonus_targets, stats)
 
     def random_start(self) -> Iterator[int]:
-        """Initialise the observation statistics with a random agent; yields the steps done in every environment.
+        """Initialise the statistics with a random agent; yields the steps done in every environment.
 
         On a GPU the kernels of training are compiled meanwhile.
         """
@@ -222,6 +222,7 @@ class Trainer:
             self._compiling = in_background(self.compile, self.device)
         first, groups = self.env.reset(), list(enumerate(self.env.groups))
         seen = torch.empty(chunk, *first.shape, dtype=first.dtype, device=self.device)
+        rewards_TN = torch.empty(chunk, self.env.num_envs, device=self.device)
         actions = random_actions(self.env, self.random)
         for g, rows in groups:
             self.env.send(g, actions[rows])
@@ -230,7 +231,9 @@ class Trainer:
             if step < total:
                 actions = random_actions(self.env, self.random)
             for g, rows in groups:  # while one group is read, the others step
-                seen[filled - 1, rows].copy_(self.env.recv(g).obs)
+                result = self.env.recv(g)
+                seen[filled - 1, rows].copy_(result.obs)
+                rewards_TN[filled - 1, rows].copy_(result.reward)
                 if step < total:
                     self.env.send(g, actions[rows])
             if filled == chunk or step == total:
@@ -238,6 +241,8 @@ class Trainer:
                     if self.bonus.random_start:
                         self.bonus.observe(obs)
                     self.policy.observe(obs)
+                if self.reward_scaler:
+                    self.reward_scaler(rewards_TN[:filled].sign() if self.config.clip_reward else rewards_TN[:filled])
                 yield step
 
     def compile(self) -> None:

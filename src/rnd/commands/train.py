@@ -8,7 +8,7 @@ from typing import Any
 from rnd.cli import parse, positional, value_of
 from rnd.components import resolve
 from rnd.config import Config
-from rnd.envs.factories import shows_pictures
+from rnd.envs.factories import kind_of
 from rnd.presets import ATARI_GAMES, DEFAULT_JOB, preset
 
 DESCRIPTION = (
@@ -22,8 +22,11 @@ def main(arguments: list[str]) -> None:
     named = {name: value_of(name, arguments) for name in ("bonus", "policy", "writers")}
     chosen: dict[str, Any] = {name: value for name, value in named.items() if value is not None}
     game = positional(resolve(Config(**chosen)), arguments) or DEFAULT_JOB
-    policy = chosen.get("policy") or ("cnn" if shows_pictures(game) else None)
-    start = resolve(replace(preset(game, image=policy == "cnn"), **chosen))
+    policy = chosen.get("policy", "cnn")
+    kind = kind_of(game, flatten=policy == "mlp")
+    if kind == "image" and policy != "cnn":
+        kind = "choices"  # what is tuned for pictures is tuned for the CNN
+    start = resolve(replace(preset(game, kind), **chosen))
     config = parse(Config, arguments, prog=f"rnd train {game}", description=DESCRIPTION, default=start)
     config.validate()
 

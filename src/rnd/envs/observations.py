@@ -15,6 +15,7 @@ import numpy as np
 
 from rnd.envs.spec import ObservationSpec
 from rnd.errors import RunError, UserError
+from rnd.presets import is_minigrid
 
 SCREEN = 84
 LAYOUTS = ("HW", "HWC", "CHW", "SHWC", "SCHW", "HWCS")
@@ -96,11 +97,6 @@ def name_of(path: Path) -> str:
 
 def is_text(space: Any) -> bool:
     return type(space).__name__ in ("MissionSpace", "Text")
-
-
-def is_minigrid(env_id: str) -> bool:
-    """Whether an id, or `module:id`, is one of MiniGrid's."""
-    return env_id.rpartition(":")[2].startswith(("MiniGrid-", "BabyAI-"))
 
 
 def layout_of(space: Any, grid: bool) -> str | None:

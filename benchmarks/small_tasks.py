@@ -3,8 +3,9 @@
     python benchmarks/small_tasks.py [--tasks ...] [--bonuses rnd none count] [--seeds 1 2 3 4 5] [--jobs 2]
                                      [--minutes M] [--out FILE] [--list]
 
-Every run has one core. A run that is finished is one line of the file, and is not done again; the table is drawn from
-the file. `--minutes` ends the whole: runs that are not finished by then are given up. `--list` prints what would run.
+Every run has one core, and ends at its goal or with its budget of steps. It is then one line of the file, and is not
+done again; the table is drawn from the file. `--minutes` ends the whole: runs that are not finished by then are given
+up. `--list` prints what would run.
 """
 
 from __future__ import annotations
@@ -107,7 +108,7 @@ TASKS = {
 
 
 def train(name: str, bonus: str, seed: int, deadline: float) -> dict[str, Any] | None:
-    """One run with the defaults, or None where the time is over before its end."""
+    """One run with the defaults to its goal or its end, or None where the time is over before."""
     from rnd import envs
     from rnd.envs.factories import kind_of
     from rnd.presets import preset
@@ -125,8 +126,9 @@ def train(name: str, bonus: str, seed: int, deadline: float) -> dict[str, Any] |
             if time.time() > deadline:
                 return None
             value = score(row)
-            if reached is None and row["episodes"] >= 100 and value is not None and value >= task.goal:
+            if row["episodes"] >= 100 and value is not None and value >= task.goal:
                 reached = trainer.frames
+                break
     return {
         "task": name,
         "bonus": bonus,

@@ -63,9 +63,9 @@ class BonusStats(NamedTuple):
     """Mean over the environments of the running sum of raw bonuses."""
     raw_square: Tensor
     """Means of squares, which ranks can average: of the raw bonus, and below of the two streams' returns."""
-    ext: Tensor
+    ext_mean: Tensor
     ext_square: Tensor
-    int: Tensor
+    int_mean: Tensor
     int_square: Tensor
     largest: Tensor
     scale: Tensor
@@ -159,15 +159,16 @@ class Trainer:
         self.policy.observe(rollout.transitions.next_obs)
         self.ranks.all_mean_(stats[:-2])
         values = dict(zip(BonusStats._fields, torch.stack(stats).tolist(), strict=True))  # one device-to-host copy
-        raw, ext, int_ = (deviation(values[name], values[f"{name}_square"]) for name in ("raw", "ext", "int"))
-        ext, int_ = self.config.ext_coef * ext, self.config.int_coef * int_
+        spread = deviation(values["raw"], values["raw_square"])
+        ext = self.config.ext_coef * deviation(values["ext_mean"], values["ext_square"])
+        int_ = self.config.int_coef * deviation(values["int_mean"], values["int_square"])
         return {
             "bonus_raw": values["raw"],
             "bonus_max": self.ranks.all_max(values["largest"])[0],
             "bonus_scaled": values["scaled"],
             "bonus_scale": values["scale"],
             "return_int": values["discounted_sum"] / values["scale"],
-            "bonus_spread": raw / values["raw"] if values["raw"] else 0.0,
+            "bonus_spread": spread / values["raw"] if values["raw"] else 0.0,
             "bonus_share": int_ / (ext + int_) if int_ else 0.0,
             **losses,
         }
@@ -192,7 +193,8 @@ class Trainer:
         if self.config.normalize_adv:
             moments = self.ranks.all_moments(*batch_moments(targets.advantages_TN.flatten()))
             targets = targets._replace(advantages_TN=standardise(targets.advantages_TN, *moments[:2]))
-        # update the observation statistics: policy and predictor are optimised with the new ones
+        # update the bonus's statistics: the predictor is optimised with the new ones. Those of the policy wait for the
+        # end of the update: it is learned from what the rollout was acted with
         self.bonus.observe(transitions.next_obs)
         with autocast(self.config, self.device):
             bonus_targets = in_chunks(self._bonus_targets, transitions)
@@ -201,9 +203,9 @@ class Trainer:
             scaled=intrinsic_TN.mean().double(),
             discounted_sum=self.scaler.mean_return,
             raw_square=bonus_TN.double().square().mean(),
-            ext=targets.returns_ext_TN.double().mean(),
+            ext_mean=targets.returns_ext_TN.double().mean(),
             ext_square=targets.returns_ext_TN.double().square().mean(),
-            int=targets.returns_int_TN.double().mean(),
+            int_mean=targets.returns_int_TN.double().mean(),
             int_square=targets.returns_int_TN.double().square().mean(),
             largest=bonus_TN.max().double(),
             scale=self.scaler.moments.std,

@@ -89,3 +89,16 @@ def test_return_filter_runs_over_time_and_across_rollouts():
     # The scale is that of all sums seen so far, this rollout's included; no mean is subtracted.
     np.testing.assert_allclose(outputs[0].numpy(), rewards[:5] / first.std(), rtol=1e-3)
     np.testing.assert_allclose(outputs[1].numpy(), rewards[5:] / np.std(sums), rtol=1e-3)
+
+
+def test_rewards_are_made_smaller_and_never_larger():
+    scaler, sparse = ReturnScaler(4, 0.9, extrinsic=True), torch.zeros(50, 4)
+    sparse[-1, 0] = 1.0
+    assert torch.equal(scaler(sparse), sparse)
+    large = torch.randn(50, 4, generator=torch.Generator().manual_seed(0)) * 100
+    assert float((large / scaler(large)).min()) > 50
+
+
+def test_steady_rewards_are_divided_by_their_return_although_it_does_not_vary():
+    scaler = ReturnScaler(4, 0.9, extrinsic=True)
+    assert float(scaler(-torch.ones(1000, 4)).mean()) == pytest.approx(-0.1, rel=0.02)

@@ -28,8 +28,8 @@ from rnd.transitions import CHUNK, in_chunks
 GOLDEN = Path(__file__).parent / "golden" / "curve.json"
 
 
-def tiny(env_id="CartPole-v1", **changes):
-    config = small(env_id)
+def tiny(env_id="CartPole-v1", kind="numbers", **changes):
+    config = small(env_id, kind)
     return replace(
         config,
         env=replace(config.env, num_envs=8),
@@ -88,7 +88,7 @@ def test_golden_curve():
     """Seeded, short, on the CPU. RND_WRITE_GOLDEN=1 writes it anew, after a change that is meant to be numeric."""
     import os
 
-    rows = rows_of(tiny("MiniGrid-MultiRoom-N2-S4-v0"))
+    rows = rows_of(tiny("MiniGrid-MultiRoom-N2-S4-v0", "choices"))
     names = ("policy_loss", "value_ext_loss", "value_int_loss", "entropy", "bonus_loss", "bonus_raw", "bonus_scaled")
     curve = {name: [row[name] for row in rows] for name in names}
     if os.environ.get("RND_WRITE_GOLDEN"):

@@ -20,7 +20,7 @@ from torch import Tensor
 from rnd import actions as act
 from rnd.components import resolve
 from rnd.config import Config
-from rnd.envs.factories import call_factory, flattens, gym_factory, shows_pictures
+from rnd.envs.factories import call_factory, flattens, gym_factory, kind_of
 from rnd.envs.gym_env import ActionTranslator
 from rnd.errors import UserError
 from rnd.evaluation import Evaluation, evaluate
@@ -59,8 +59,11 @@ def load(path: str | Path, device: str = "cpu", seed: int = 0, trusted: bool = F
 def starting_config(game: str, chosen: dict[str, Any]) -> Config:
     """The preset of a game, with the bonus, policy and writers that were chosen: they decide which options exist."""
     chosen = {name: chosen[name] for name in ("bonus", "policy", "writers") if chosen.get(name) is not None}
-    policy = chosen.get("policy") or ("cnn" if shows_pictures(game) else None)
-    return resolve(dataclasses.replace(preset(game, image=policy == "cnn"), **chosen))
+    policy = chosen.get("policy", "cnn")
+    kind = kind_of(game, flatten=policy == "mlp")
+    if kind == "image" and policy != "cnn":
+        kind = "choices"  # what is tuned for pictures is tuned for the CNN
+    return resolve(dataclasses.replace(preset(game, kind), **chosen))
 
 
 def with_changes(config: Config, changes: dict[str, Any]) -> Config:

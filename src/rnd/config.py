@@ -181,6 +181,8 @@ class Config:
 
     lr: PositiveFloat = 1e-4
     """Adam's learning rate."""
+    bonus_lr: PositiveFloat | None = None
+    """Learning rate of the bonus's own networks (RND's predictor); default: --lr."""
     gamma_ext: Fraction = 0.999
     """Discount of the extrinsic stream."""
     gamma_int: Fraction = 0.99
@@ -206,6 +208,12 @@ class Config:
     """2: one value head per stream. 1: one head for the summed rewards, both episodic (Figure 4)."""
     clip_reward: bool = True
     """Learn from the sign of the extrinsic reward; returns are reported unclipped."""
+    normalize_obs: bool = state_field(False, "normalised observations")
+    """Whiten the vectors that the policy reads, by their running mean and deviation. What is one-hot stays as it is."""
+    normalize_reward: bool = state_field(False, "normalised rewards")
+    """Divide extrinsic rewards by the running root mean square of their discounted returns, where that exceeds 1."""
+    normalize_adv: bool = False
+    """Give the combined advantages of a rollout mean 0 and deviation 1. The paper does not."""
     bootstrap_truncated: bool = False
     """Bootstrap the extrinsic value at a time limit. The paper treats the limit as an ordinary end."""
     overlap: bool = False

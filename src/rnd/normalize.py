@@ -129,23 +129,26 @@ class Whitener(nn.Module):
 
 
 class ReturnScaler(nn.Module):
-    """Divides intrinsic rewards by the running deviation of their discounted sum.
+    """Divides rewards by the running deviation of their discounted sum.
 
     The sum runs forward in time, R_t = gamma R_{t-1} + i_t, for every environment, from one rollout into the next, and
     is never reset at an episode's end. No mean is subtracted.
+
+    `extrinsic`: divides by the root mean square of the sum instead, because the errors of a value grow with its size,
+    and never by less than 1, because the first reward of a sparse task must not be blown up.
     """
 
     carry_N: Tensor
 
-    def __init__(self, num_envs: int, gamma: float):
+    def __init__(self, num_envs: int, gamma: float, extrinsic: bool = False):
         super().__init__()
-        self.gamma = gamma
+        self.gamma, self.extrinsic = gamma, extrinsic
         self.moments = RunningMoments()
         self.register_buffer("carry_N", torch.zeros(num_envs, dtype=torch.float64))
 
     @torch.no_grad()
     def forward(self, rewards_TN: Tensor, valid_TN: Tensor | None = None) -> Tensor:
-        """Scale one rollout of raw bonuses. Advances the running sums and the statistics in place first.
+        """Scale one rollout. Advances the running sums and the statistics in place first.
 
         `valid`: False where a step is no transition (a vector environment resets in it). The sum stays as it was."""
         if valid_TN is None:
@@ -164,8 +167,15 @@ class ReturnScaler(nn.Module):
 
     def scale(self, rewards_TN: Tensor, valid_TN: Tensor | None = None) -> Tensor:
         """`rewards` divided by the deviation as it is; 0 where they are not valid. Changes nothing."""
-        scaled_TN = (rewards_TN / self.moments.std).float()
+        scaled_TN = (rewards_TN / self.divisor).float()
         return scaled_TN if valid_TN is None else scaled_TN.where(valid_TN, 0.0)
+
+    @property
+    def divisor(self) -> Tensor:
+        """What rewards are divided by."""
+        if not self.extrinsic:
+            return self.moments.std
+        return (self.moments.var + self.moments.mean.square()).sqrt().clamp_min(1.0)
 
     @property
     def mean_return(self) -> Tensor:

@@ -50,6 +50,7 @@ class OverlappedCollector:
 
     def start(self) -> None:
         self.inner.start()
+        self._update_actor()
 
     def compile(self) -> Rollout:
         return self.inner.compile()
@@ -62,13 +63,18 @@ class OverlappedCollector:
         self._pending = None
         with self.learner_stream():
             rollout = self._copy_for_learner(rollout)
-            with torch.no_grad():
-                torch._foreach_copy_(list(self.actor.parameters()), list(self.policy.parameters()))
+            self._update_actor()
         if self._calls > self.NOT_AHEAD and not last:
             self._pending = self._pool.submit(self._collect)
             if self._process_calls <= self.UNDISTURBED:
                 self._pending.result()
         return rollout
+
+    def _update_actor(self) -> None:
+        """Weights and statistics of the policy that learns."""
+        with torch.no_grad():
+            now, new = (list(module.state_dict().values()) for module in (self.actor, self.policy))
+            torch._foreach_copy_(now, new)
 
     def _copy_for_learner(self, rollout: Rollout) -> Rollout:
         if self._learner_copy is None:

@@ -69,7 +69,7 @@ LOSSES = (
 def policy_loss(
     config: Config, action: ActionSpec, out: PolicyOutput, taken: Tensor, old_logp: Tensor, targets: Targets
 ) -> dict[str, Tensor]:
-    """The parts of PPO's loss, means over the minibatch. Advantages are not normalised, values not clipped."""
+    """The parts of PPO's loss, means over the minibatch. Values are not clipped."""
     logp = act.log_prob(action, out.logits, taken)
     log_ratio = logp - old_logp
     ratio = log_ratio.exp()
@@ -125,11 +125,12 @@ class Learner:
     ):
         self.config, self.action, self.policy, self.bonus, self.ranks = config, action, policy, bonus, ranks
         self.generator, self.device = generator, generator.device
-        self.parameters = [p for module in (policy, bonus) for p in module.parameters() if p.requires_grad]
+        rates = (policy, config.lr), (bonus, config.bonus_lr or config.lr)
+        trained = [([p for p in module.parameters() if p.requires_grad], lr) for module, lr in rates]
+        self.parameters = [p for parameters, _ in trained for p in parameters]
+        groups = [{"params": parameters, "lr": lr} for parameters, lr in trained]
         cuda = self.device.type == "cuda"
-        self.optimizer = torch.optim.Adam(
-            self.parameters, lr=config.lr, betas=(0.9, 0.999), eps=1e-8, fused=True, capturable=cuda
-        )
+        self.optimizer = torch.optim.Adam(groups, betas=(0.9, 0.999), eps=1e-8, fused=True, capturable=cuda)
         self.not_finite = torch.zeros((), device=self.device)
         self.optimizer.found_inf = self.not_finite  # type: ignore[attr-defined]
         self._loss = compiled(minibatch_loss, config, self.device) if policy.compilable else minibatch_loss

@@ -6,7 +6,7 @@ A preset is only a starting point: every field can be set on the command line.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 from rnd.components import resolve
 from rnd.config import BonusOptions, Config, EnvConfig
@@ -25,26 +25,59 @@ ATARI_GAMES = {
 """The six games of the paper, and the seventh hard-exploration game that it names."""
 
 
+Kind = Literal["numbers", "choices", "image"]
+"""What the networks of a Gymnasium environment read: numbers (some, at least), choices one-hot, or pictures."""
+
+CHOICES: dict[str, Any] = {
+    "policy": "mlp",
+    "bonus_options": BonusOptions(features=64, hidden=128, keep=1.0, random_steps=128),
+    "ext_coef": 5.0,
+    "entropy_coef": 0.003,
+}
+# Whitened, and the bonus first: a value that is not yet learned is noise, which must not drown the bonus before it has
+# led anywhere. A slow predictor, because it learns from one state about all that are like it.
+NUMBERS = CHOICES | {
+    "normalize_obs": True,
+    "normalize_reward": True,
+    "normalize_adv": True,
+    "bonus_lr": 1e-4,
+    "ext_coef": 0.5,
+    "entropy_coef": 0.01,
+}
+# The learning rate of PPO's own Atari runs (Schulman et al. 2017), the predictor on a quarter of the samples as in the
+# paper, and two epochs: on a CPU they are most of the time (docs/environments.md).
+IMAGE = CHOICES | {
+    "policy": "cnn",
+    "bonus_options": BonusOptions(features=64, hidden=128, keep=0.25, random_steps=128),
+    "epochs": 2,
+    "lr": 2.5e-4,
+}
+KINDS: dict[Kind, dict[str, Any]] = {"numbers": NUMBERS, "choices": CHOICES, "image": IMAGE}
+"""What `small` is for each kind of observations: docs/small-tasks.md has the results behind it."""
+
 FAMILIES: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {
     # A reward at every step that tells at once how good an action was.
     "classic control": (("Pendulum-",), {"gamma_ext": 0.9}),
     # A landing is hundreds of steps away, and hovering must not become a habit.
     "Box2D": (("LunarLander-",), {"gamma_ext": 0.999, "gae_lambda": 0.98, "entropy_coef": 0.01}),
 }
-"""Tuned starting points for tasks of other people: a family's name to the beginnings of its ids and what it changes in
-`small`. docs/environments.md has the measured results; a family without one does not belong here."""
+"""Tuned starting points for tasks of other people, whose rewards are not sparse: a family's name to the beginnings of
+its ids and what it changes in `small` of choices. docs/environments.md has the measured results; a family without one
+does not belong here."""
 
 
-def preset(game: str, image: bool = False) -> Config:
-    """The config from which `rnd train GAME` starts. `image`: a Gymnasium environment that shows pictures."""
+def preset(game: str, kind: Kind = "numbers") -> Config:
+    """The config from which `rnd train GAME` starts. `kind`: that of a Gymnasium environment's observations, where its
+    name does not say it."""
     env_id = ATARI_GAMES.get(game, game)
     if env_id.startswith("ALE/"):
         return atari(env_id)
     if env_id.startswith("rnd/"):
         return builtin(env_id)
-    tuned = [fields for prefixes, fields in FAMILIES.values() if env_id.startswith(prefixes)]
-    config = small(env_id, image)
-    return replace(config, **tuned[0]) if tuned else config
+    for prefixes, fields in FAMILIES.values():
+        if env_id.startswith(prefixes):
+            return replace(small(env_id, "choices"), **fields)
+    return small(env_id, "choices" if is_minigrid(env_id) else kind)
 
 
 def atari(env_id: str) -> Config:
@@ -52,26 +85,24 @@ def atari(env_id: str) -> Config:
     return Config(env=EnvConfig(id=env_id))
 
 
-def small(env_id: str, image: bool = False) -> Config:
-    """A run of minutes on two cores, for vector observations. Sparse-reward tasks are what it is tuned on.
-
-    Pictures: the CNN, with the learning rate of PPO's own Atari runs (Schulman et al. 2017), the predictor on a quarter
-    of the samples as in the paper, and two epochs: on a CPU they are most of the time (docs/environments.md)."""
-    return Config(
+def small(env_id: str, kind: Kind = "numbers") -> Config:
+    """A run of minutes on two cores. Sparse-reward tasks are what it is tuned on."""
+    config = Config(
         env=EnvConfig(id=env_id, num_envs=32, frame_skip=1, sticky=0.0),
-        bonus_options=BonusOptions(features=64, hidden=128, keep=0.25 if image else 1.0, random_steps=128),
-        policy="cnn" if image else "mlp",
         frames=600_000,
         rollout_steps=64,
-        epochs=2 if image else 4,
-        lr=2.5e-4 if image else 1e-3,
+        lr=1e-3,
         clip_range=0.2,
-        entropy_coef=0.003,
         gamma_ext=0.99,
-        ext_coef=5.0,
         clip_reward=False,
         bootstrap_truncated=True,
     )
+    return replace(config, **KINDS[kind])
+
+
+def is_minigrid(env_id: str) -> bool:
+    """Whether an id, or `module:id`, is one of MiniGrid's. Its cells are one-hot."""
+    return env_id.rpartition(":")[2].startswith(("MiniGrid-", "BabyAI-"))
 
 
 def builtin(env_id: str) -> Config:
@@ -93,7 +124,9 @@ def changes(config: Config, *roles: str) -> dict[str, Any]:
 
     Options that only a module of the user's own declares count as changed: their defaults are not known here.
     """
-    default = preset(config.env.id, image=config.policy == "cnn")  # which nothing but pictures can have
+    # Nothing but pictures can have the first, and only numbers start with the second.
+    kind: Kind = "image" if config.policy == "cnn" else "numbers" if config.normalize_obs else "choices"
+    default = preset(config.env.id, kind)
     start = replace(default, bonus=config.bonus, policy=config.policy)
     config, before = resolve(config, import_all=False), resolve(start, import_all=False).flat()
     before |= {"bonus": default.bonus, "policy": default.policy}

@@ -13,6 +13,9 @@ from torch import Tensor
 from rnd.config import Config, check_ranges
 from rnd.errors import UserError
 
+SMALLEST_DEVIATION = 1e-8
+"""Of advantages that are normalised: where all are equal, they become 0."""
+
 
 class Stream(NamedTuple):
     """One stream after advantage estimation."""
@@ -49,6 +52,11 @@ def gae(rewards_TN: Tensor, values_TpN: Tensor, done_TN: Tensor, gamma: float, l
         advantages_TN = weight_TT @ delta_TN
     dtype = rewards_TN.dtype
     return Stream(advantages_TN.to(dtype), (advantages_TN + values[:-1]).to(dtype))
+
+
+def standardise(advantages_TN: Tensor, mean: Tensor, var: Tensor) -> Tensor:
+    """Advantages with mean 0 and deviation 1, from the moments of a whole rollout, that of all ranks."""
+    return ((advantages_TN - mean) / (var.sqrt() + SMALLEST_DEVIATION)).to(advantages_TN.dtype)
 
 
 def combine(

@@ -27,12 +27,13 @@ from rnd.record.about import check_fits, check_number, check_types, damaged_file
 from rnd.record.checkpoint import Checkpoint
 from rnd.record.files import name_aside, read_json, understood
 from rnd.record.folder import FILES, RunFolder
+from rnd.record.health import BonusHealth
 from rnd.record.interrupt import Interrupts
 from rnd.record.keeper import Keeper, NotSavedError
 from rnd.record.metrics import CsvWriter, Row, RunInfo, Writers, check_writers, make_writers, read_csv, truncate
 from rnd.record.places import PlacesWriter
 from rnd.record.progress import Phase, Trend, count, duration, shown
-from rnd.train import Trainer, random_steps, resolve_device
+from rnd.train import Trainer, needs_random_start, random_steps, resolve_device
 
 
 def start(config: Config, console: Console) -> RunFolder:
@@ -228,7 +229,7 @@ def rewind(folder: RunFolder, sizes: dict[str, int]) -> None:
 def random_start(trainer: Trainer, folder: RunFolder, console: Console, stop: Interrupts) -> None:
     """The random agent's steps, with a progress bar of their own."""
     config, steps = trainer.config, random_steps(trainer.config)
-    if not trainer.bonus.random_start:
+    if not needs_random_start(config, trainer.bonus):
         return
     if steps < config.bonus_options.random_steps:
         wanted = config.bonus_options.random_steps
@@ -278,7 +279,8 @@ def work(
 def loop(trainer: Trainer, writers: Writers, keeper: Keeper, console: Console, stop: Interrupts, last: Row) -> Row:
     """Consume the training loop: record and show every iteration, and write checkpoints when they are due."""
     config, row = trainer.config, last
-    trend = Trend(read_csv(keeper.folder.path / "metrics.csv"))
+    earlier = read_csv(keeper.folder.path / "metrics.csv")
+    trend, health, warned = Trend(earlier), BonusHealth(earlier), {""}
     compiling = WARM_UP + 1 if uses_graphs(config, trainer.device) else 0
     clock = time.monotonic()
     with Phase(console, "training", config.iterations * config.frames_per_rollout, trainer.frames) as phase:
@@ -290,7 +292,12 @@ def loop(trainer: Trainer, writers: Writers, keeper: Keeper, console: Console, s
             seconds, clock = now - clock, now
             writers.write(row, timing(trainer, seconds))
             trend.add(row)
+            health.add(row)
             phase.advance(trainer.frames, row, trend)
+            warning = health.warning() or ""
+            if warning.partition(":")[0] not in warned:  # each kind once
+                warned.add(warning.partition(":")[0])
+                say(console, f"warning: {warning}")
             if number == compiling:
                 phase.restart()
             if number == compiling + 1:

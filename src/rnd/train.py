@@ -5,6 +5,7 @@ Legend: T steps, N environments.
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Iterator
 from concurrent.futures import Future
@@ -16,6 +17,7 @@ from torch import Tensor, nn
 
 from rnd import memory
 from rnd.bonus import make_bonus
+from rnd.bonus.base import Bonus
 from rnd.components import resolve
 from rnd.config import Config
 from rnd.distributed import SINGLE_PROCESS, Ranks, sync_statistics
@@ -33,20 +35,20 @@ from rnd.graphs import (
     set_device,
     uses_graphs,
 )
-from rnd.normalize import ReturnScaler
+from rnd.normalize import ReturnScaler, batch_moments
 from rnd.overlap import OverlappedCollector
 from rnd.policy import make_policy
 from rnd.ppo import Learner
 from rnd.record import generators
 from rnd.record.episodes import EpisodeStats
 from rnd.record.metrics import Row
-from rnd.returns import Targets, combine
+from rnd.returns import Targets, combine, standardise
 from rnd.rollout import Collector, random_actions
 from rnd.stopwatch import Stopwatch
 from rnd.transitions import Rollout, in_chunks, steps_per_chunk
 
-PER_RANK = ("scaler", "collector", "env", "generators")
-"""Entries of the state that each rank has its own of."""
+PER_RANK = ("collector", "env", "generators")
+"""Entries of the state that each rank has its own of, beside the scalers."""
 
 
 class BonusStats(NamedTuple):
@@ -56,6 +58,12 @@ class BonusStats(NamedTuple):
     scaled: Tensor
     discounted_sum: Tensor
     """Mean over the environments of the running sum of raw bonuses."""
+    raw_square: Tensor
+    """Means of squares, which ranks can average: of the raw bonus, and below of the two streams' returns."""
+    ext_mean: Tensor
+    ext_square: Tensor
+    int_mean: Tensor
+    int_square: Tensor
     largest: Tensor
     scale: Tensor
 
@@ -86,6 +94,9 @@ class Trainer:
         self.policy = channels_last(make_policy(config, spec).to(self.device))
         self.bonus = channels_last(make_bonus(config, spec).to(self.device))
         self.scaler = ReturnScaler(config.env.num_envs, config.gamma_int).to(self.device)
+        self.reward_scaler: ReturnScaler | None = None
+        if config.normalize_reward:
+            self.reward_scaler = ReturnScaler(config.env.num_envs, config.gamma_ext, extrinsic=True).to(self.device)
         for module in self.modules().values():
             ranks.broadcast_(module)
             sync_statistics(module, ranks)
@@ -142,14 +153,20 @@ class Trainer:
         """Everything of an iteration but acting: advances statistics, networks and optimiser, returns metrics."""
         targets, bonus_targets, stats = self._prepare(rollout)
         losses = self.learner.update(rollout, targets, bonus_targets)
-        self.ranks.all_mean_([stats.raw, stats.scaled, stats.discounted_sum])
+        self.policy.observe(rollout.transitions.next_obs)
+        self.ranks.all_mean_(stats[:-2])
         values = dict(zip(BonusStats._fields, torch.stack(stats).tolist(), strict=True))  # one device-to-host copy
+        spread = deviation(values["raw"], values["raw_square"])
+        ext = self.config.ext_coef * deviation(values["ext_mean"], values["ext_square"])
+        int_ = self.config.int_coef * deviation(values["int_mean"], values["int_square"])
         return {
             "bonus_raw": values["raw"],
             "bonus_max": self.ranks.all_max(values["largest"])[0],
             "bonus_scaled": values["scaled"],
             "bonus_scale": values["scale"],
             "return_int": values["discounted_sum"] / values["scale"],
+            "bonus_spread": spread / values["raw"] if values["raw"] else 0.0,
+            "bonus_share": int_ / (ext + int_) if int_ else 0.0,
             **losses,
         }
 
@@ -166,27 +183,45 @@ class Trainer:
         # returns and advantages of both streams, combined
         values = rollout.values_ext_TpN, rollout.values_int_TpN
         ends = rollout.done_TN, rollout.truncation_bootstrap_TN
-        targets = combine(self.config, rollout.rewards_ext_TN, intrinsic_TN, *values, *ends)
-        # update the observation statistics: policy and predictor are optimised with the new ones
+        extrinsic_TN = rollout.rewards_ext_TN
+        if self.reward_scaler:
+            extrinsic_TN = self.reward_scaler(extrinsic_TN)
+        targets = combine(self.config, extrinsic_TN, intrinsic_TN, *values, *ends)
+        if self.config.normalize_adv:
+            moments = self.ranks.all_moments(*batch_moments(targets.advantages_TN.flatten()))
+            targets = targets._replace(advantages_TN=standardise(targets.advantages_TN, *moments[:2]))
+        # update the bonus's statistics: the predictor is optimised with the new ones. Those of the policy wait for the
+        # end of the update: it is learned from what the rollout was acted with
         self.bonus.observe(transitions.next_obs)
         with autocast(self.config, self.device):
             bonus_targets = in_chunks(self._bonus_targets, transitions)
-        means = bonus_TN.mean().double(), intrinsic_TN.mean().double(), self.scaler.mean_return
-        stats = BonusStats(*means, bonus_TN.max().double(), self.scaler.moments.std)
+        stats = BonusStats(
+            raw=bonus_TN.mean().double(),
+            scaled=intrinsic_TN.mean().double(),
+            discounted_sum=self.scaler.mean_return,
+            raw_square=bonus_TN.double().square().mean(),
+            ext_mean=targets.returns_ext_TN.double().mean(),
+            ext_square=targets.returns_ext_TN.double().square().mean(),
+            int_mean=targets.returns_int_TN.double().mean(),
+            int_square=targets.returns_int_TN.double().square().mean(),
+            largest=bonus_TN.max().double(),
+            scale=self.scaler.moments.std,
+        )
         return Prepared(targets, bonus_targets, stats)
 
     def random_start(self) -> Iterator[int]:
-        """Initialise the observation statistics with a random agent; yields the steps done in every environment.
+        """Initialise the statistics with a random agent; yields the steps done in every environment.
 
         On a GPU the kernels of training are compiled meanwhile.
         """
         chunk, total = self.config.rollout_steps, random_steps(self.config)
-        if not self.bonus.random_start or total == 0:
+        if not needs_random_start(self.config, self.bonus) or total == 0:
             return
         if uses_graphs(self.config, self.device):
             self._compiling = in_background(self.compile, self.device)
         first, groups = self.env.reset(), list(enumerate(self.env.groups))
         seen = torch.empty(chunk, *first.shape, dtype=first.dtype, device=self.device)
+        rewards_TN = torch.empty(chunk, self.env.num_envs, device=self.device)
         actions = random_actions(self.env, self.random)
         for g, rows in groups:
             self.env.send(g, actions[rows])
@@ -195,12 +230,18 @@ class Trainer:
             if step < total:
                 actions = random_actions(self.env, self.random)
             for g, rows in groups:  # while one group is read, the others step
-                seen[filled - 1, rows].copy_(self.env.recv(g).obs)
+                result = self.env.recv(g)
+                seen[filled - 1, rows].copy_(result.obs)
+                rewards_TN[filled - 1, rows].copy_(result.reward)
                 if step < total:
                     self.env.send(g, actions[rows])
             if filled == chunk or step == total:
                 for obs in seen[:filled].split(steps_per_chunk(self.device, self.env.num_envs)):
-                    self.bonus.observe(obs)
+                    if self.bonus.random_start:
+                        self.bonus.observe(obs)
+                    self.policy.observe(obs)
+                if self.reward_scaler:
+                    self.reward_scaler(rewards_TN[:filled].sign() if self.config.clip_reward else rewards_TN[:filled])
                 yield step
 
     def compile(self) -> None:
@@ -217,7 +258,7 @@ class Trainer:
         All ranks call this together. That of rank 0 holds the parts of the others, and is the one to be written.
         """
         own = {
-            "scaler": self.scaler.state_dict(),
+            **{name: scaler.state_dict() for name, scaler in self.scalers().items()},
             "collector": self.collector.state_dict(),
             "env": self.env.state_dict(),
             "generators": generators.save(self.generators, self.random),
@@ -237,14 +278,16 @@ class Trainer:
         or with another number of ranks."""
         shared, parts = self.ranks.on_rank0(lambda: self._shared(state)), []
         if self.ranks.is_rank0:
-            parts = self.reshard([{name: state[name] for name in PER_RANK}, *state.get("other_ranks", [])])
+            own_names = (*self.scalers(), *PER_RANK)
+            parts = self.reshard([{name: state[name] for name in own_names}, *state.get("other_ranks", [])])
         own = self.ranks.scatter(parts)
         self.iteration = int(shared["iteration"])
         self.policy.load_state_dict(shared["policy"])
         self.bonus.load_state_dict(shared["bonus"])
         self.learner.load_state_dict(shared["optimizer"])
         self.episodes.load_state_dict(shared["episodes"])
-        self.scaler.load_state_dict(own["scaler"])
+        for name, scaler in self.scalers().items():
+            scaler.load_state_dict(own[name])
         self.collector.load_state_dict(own["collector"])
         self.env.load_state_dict(own["env"])
         self._set_started()
@@ -259,10 +302,9 @@ class Trainer:
         world = self.ranks.world
         if len(parts) == world:
             return parts
-        of = {name: [part[name] for part in parts] for name in PER_RANK}
-        scaler, collector = self.scaler.reshard(of["scaler"], world), self.collector.reshard(of["collector"], world)
-        states = zip(scaler, collector, self.env.reshard(of["env"], world), [None] * world, strict=True)
-        return [dict(zip(PER_RANK, state, strict=True)) for state in states]
+        owners = {**self.scalers(), "collector": self.collector, "env": self.env}
+        of = {name: owner.reshard([part[name] for part in parts], world) for name, owner in owners.items()}
+        return [{name: states[rank] for name, states in of.items()} | {"generators": None} for rank in range(world)]
 
     def _shared(self, state: dict[str, Any]) -> dict[str, Any]:
         """What is the same on all ranks."""
@@ -280,7 +322,11 @@ class Trainer:
         self.random = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(rank,) if rank else ()))
 
     def modules(self) -> dict[str, nn.Module]:
-        return {"policy": self.policy, "bonus": self.bonus, "scaler": self.scaler}
+        return {"policy": self.policy, "bonus": self.bonus, **self.scalers()}
+
+    def scalers(self) -> dict[str, ReturnScaler]:
+        """Those of the rewards, by their names in the state."""
+        return {"scaler": self.scaler} | ({"reward_scaler": self.reward_scaler} if self.reward_scaler else {})
 
     def row(self, learned: dict[str, float]) -> Row:
         """The metrics of an iteration: the same for the same seed."""
@@ -291,6 +337,15 @@ class Trainer:
             **self.episodes.summary(),
             **learned,
         }
+
+
+def deviation(mean: float, mean_square: float) -> float:
+    return math.sqrt(max(mean_square - mean**2, 0.0))
+
+
+def needs_random_start(config: Config, bonus: Bonus) -> bool:
+    """Whether statistics of observations are initialised by a random agent: those of the bonus or of the policy."""
+    return bonus.random_start or config.normalize_obs
 
 
 def random_steps(config: Config) -> int:

@@ -37,8 +37,33 @@ def test_observations_become_vectors_or_pictures():
     assert encoded(both, {"a": np.array([0.5, -0.5]), "b": (1, "abc")}).tolist() == [0.5, -0.5, 0, 1]
     picture = np.full((100, 90, 3), 128, np.uint8)
     assert (encoded(spaces.Box(0, 255, picture.shape, np.uint8), picture) == 128).all()
-    with pytest.raises(UserError, match="test has Graph observations"):
-        make_encoder(spaces.Graph(spaces.Discrete(2), None), "test")
+
+
+REFUSED = (
+    spaces.Graph(spaces.Discrete(2), None),
+    spaces.Sequence(spaces.Discrete(2)),
+    spaces.OneOf([spaces.Discrete(2), spaces.Box(0, 255, (64, 64, 3), np.uint8)]),
+)
+
+
+@pytest.mark.parametrize("space", REFUSED)
+def test_observations_that_no_network_here_can_read_are_refused(space):
+    for around in (space, spaces.Dict({"a": spaces.Discrete(2), "b": spaces.Tuple([space])})):
+        with pytest.raises(UserError, match=f"test has {type(space).__name__} observations; Box, Discrete"):
+            make_encoder(around, "test")
+    with pytest.raises(UserError, match="test has no observation that a network can read"):
+        make_encoder(spaces.Text(5), "test")
+
+
+def test_a_text_beside_numbers_is_left_out_and_named():
+    spec, _ = make_encoder(spaces.Dict({"a": spaces.Discrete(2), "b": spaces.Tuple([spaces.Text(5)])}), "test")
+    assert spec.notes == ("test: the networks do not see its text b.0",)
+
+
+def test_what_is_one_hot_is_known():
+    space = spaces.Dict({"a": spaces.Box(-1, 1, (2,)), "b": spaces.Discrete(3), "c": spaces.MultiBinary(1)})
+    assert make_encoder(space, "test")[0].one_hot == (False,) * 2 + (True,) * 4
+    assert make_encoder(spaces.Box(-1, 1, (2,)), "test")[0].one_hot == ()
 
 
 PICTURE = spaces.Box(0, 255, (40, 50, 3), np.uint8)
@@ -155,8 +180,34 @@ def test_actions_are_translated():
     box = ActionTranslator(spaces.Box(-2, 2, (1, 2), np.float64), "test")
     translated = box(np.array([5.0, -0.5], np.float32))
     assert translated.tolist() == [[2, -0.5]] and translated.dtype == np.float64
-    with pytest.raises(UserError, match="Discrete, MultiDiscrete and Box are supported"):
-        ActionTranslator(spaces.MultiBinary(3), "test")
+    switches = ActionTranslator(spaces.MultiBinary(3), "test")
+    assert switches.spec.sizes == (2, 2, 2) and switches(np.array([1, 0, 1])).tolist() == [1, 0, 1]
+
+
+def test_actions_of_several_parts_are_taken_apart():
+    parts = {"a": spaces.Discrete(3, start=5), "b": spaces.Tuple([spaces.MultiBinary(2), spaces.MultiDiscrete([4])])}
+    both = ActionTranslator(spaces.Dict(parts), "test")
+    assert both.spec == ActionSpec("multi_discrete", (3, 2, 2, 4))
+    one = both(np.array([2, 1, 0, 3]))
+    assert spaces.Dict(parts).contains(one) and one["a"] == 7 and one["b"][1].tolist() == [3]
+    assert both(np.array([[2, 1, 0, 3]] * 5))["b"][0].tolist() == [[1, 0]] * 5
+    boxes = ActionTranslator(spaces.Tuple([spaces.Box(-1, 1, (2,)), spaces.Box(0, 9, (1,))]), "test")
+    assert boxes.spec.low == (-1, -1, 0)
+    assert [x.tolist() for x in boxes(np.array([5.0, 0, 5]))] == [[1, 0], [5]]
+
+
+@pytest.mark.parametrize(
+    ("space", "message"),
+    [
+        (spaces.Tuple([spaces.Discrete(2), spaces.Box(-1, 1, (2,))]), "discrete and continuous actions together"),
+        (spaces.Dict({}), "test has no actions"),
+        *((space, f"test has {type(space).__name__} actions; Box, Discrete") for space in REFUSED),
+        (spaces.Text(3), "test has Text actions"),
+    ],
+)
+def test_other_actions_are_refused(space, message):
+    with pytest.raises(UserError, match=message):
+        ActionTranslator(space, "test")
 
 
 class Walk(gymnasium.Env):

@@ -14,7 +14,7 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from rnd import envs
 from rnd.commands import train
 from rnd.config import Config, EnvConfig
-from rnd.envs.factories import shows_pictures
+from rnd.envs.factories import kind_of
 from rnd.envs.observations import make_encoder
 from rnd.errors import RunError
 from rnd.presets import changes
@@ -181,6 +181,7 @@ def test_single_and_vector_environments_show_the_same_picture(factory):
         (["test_pictures:screens"], "cnn"),
         (["test_pictures:Screen", "--policy", "gru"], "gru"),
         (["CartPole-v1"], "mlp"),
+        (["FrozenLake8x8-v1"], "mlp"),
         (["pitfall"], "cnn"),
     ],
 )
@@ -192,5 +193,8 @@ def test_the_policy_follows_from_the_observations(arguments, policy, monkeypatch
     assert changes(started[0], "experiment") == ({"policy": "gru"} if policy == "gru" else {})
 
 
-def test_the_names_of_minigrid_and_of_our_own_say_that_they_have_none():
-    assert not shows_pictures("MiniGrid-Empty-5x5-v0") and not shows_pictures("rnd/DeepSea-20")
+def test_what_the_networks_read_is_known_before_the_run():
+    assert kind_of("MiniGrid-Empty-5x5-v0") == kind_of("rnd/DeepSea-20") == kind_of("FrozenLake8x8-v1") == "choices"
+    assert kind_of("CartPole-v1") == "numbers"
+    assert kind_of("pitfall") == kind_of("test_pictures:Screen") == "image"
+    assert kind_of("test_pictures:Screen", flatten=True) == "numbers"

@@ -160,7 +160,7 @@ def test_interrupted_and_repeated_the_command_completes(tmp_path, how):
 
 def test_figure1_trains_an_agent_and_plays_it(tmp_path, monkeypatch, capsys):
     """The whole command, on a grid instead of Montezuma's Revenge."""
-    config = small("MiniGrid-Empty-5x5-v0")
+    config = small("MiniGrid-Empty-5x5-v0", "choices")
     options = BonusOptions(features=8, hidden=8, random_steps=16)
     config = replace(config, env=replace(config.env, num_envs=4), bonus_options=options, frames=512, device="cpu")
     tiny = Recipe("figure1", "Figure 1", (Arm("rnd", "RND", config),), seeds=1)

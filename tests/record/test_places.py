@@ -36,7 +36,7 @@ def test_cells_of_a_grid_are_places_and_no_rooms():
 
 
 def test_minigrid_tells_where_the_agent_stands():
-    config = small("MiniGrid-Empty-5x5-v0")
+    config = small("MiniGrid-Empty-5x5-v0", "choices")
     env = envs.make(replace(config, env=replace(config.env, num_envs=2)))
     assert env.spec.has_cells
     env.reset()
@@ -60,7 +60,7 @@ START = 1 * 256 + 1
     ids=["goal", "time limit", "no move at the time limit"],
 )
 def test_the_cell_of_the_last_step_of_an_episode_counts(actions, last_entered, visited):
-    config = small("MiniGrid-Empty-5x5-v0")
+    config = small("MiniGrid-Empty-5x5-v0", "choices")
     env = envs.make(replace(config, env=replace(config.env, num_envs=1)))
     env.reset()
     stats = EpisodeStats(cells=True)

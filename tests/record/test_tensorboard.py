@@ -16,6 +16,7 @@ ROW = {"iteration": 1, "frames": 512, "updates": 16, "episodes": 2, "return_mean
 ROW |= {"length_mean": 20.0, "success": None, "rooms": 1, "places": 1, "bonus_raw": 0.5, "bonus_max": 1.0}
 ROW |= {"bonus_scaled": 0.1, "bonus_scale": 2.0, "return_int": 0.3, "policy_loss": 0.1, "value_ext_loss": 0.2}
 ROW |= {"value_int_loss": 0.3, "bonus_loss": 0.4, "approx_kl": 0.01, "clip_share": 0.1, "entropy": 1.0, "loss": 0.6}
+ROW |= {"bonus_spread": 0.5, "bonus_share": 0.2}
 
 
 def written(folder, config):
@@ -33,7 +34,8 @@ def test_tags_are_grouped(tmp_path):
     scalars = [tag for tag in tags if not tag.startswith("_")]
     groups = {group: {t.split("/")[1] for t in scalars if t.startswith(group + "/")} for group in ("bonus", "time")}
     assert {tag.split("/")[0] for tag in scalars} == {"rollout", "loss", "bonus", "time"}
-    assert groups["bonus"] == {"bonus_raw", "bonus_max", "bonus_scaled", "bonus_scale", "return_int"}
+    bonus = {"bonus_raw", "bonus_max", "bonus_scaled", "bonus_scale", "return_int", "bonus_spread", "bonus_share"}
+    assert groups["bonus"] == bonus
     assert groups["time"] == {"iteration", "updates", "seconds", "frames_per_second"}
     assert {"loss/bonus_loss", "loss/entropy", "rollout/return_mean", "rollout/episodes"} <= set(scalars)
     assert len(scalars) == len(ROW) - 2 + 2  # success has no value yet, frames are the axis

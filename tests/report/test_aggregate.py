@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rnd.report.aggregate import align, curves_over_seeds, interquartile, mean_and_error, thin, trimmed_mean
+from rnd.report.aggregate import align, curves_over_seeds, interquartile, mean_and_error, thin
 
 NAN = float("nan")
 
@@ -46,18 +46,6 @@ def test_the_error_of_a_curve_counts_only_the_seeds_that_have_a_value():
 def test_no_runs_give_an_empty_curve():
     for curve in (mean_and_error(*align([])), interquartile(*align([]))):
         assert len(curve.x) == len(curve.mean) == 0
-
-
-@pytest.mark.parametrize(
-    ("values", "expected"), [([7], 7), ([1, 3], 2), ([0, 1, 5, 100], 3), ([9, 1, 2, 3, -50, 4, 5, 6], 3.5)]
-)
-def test_trimmed_mean_by_hand(values, expected):
-    assert trimmed_mean(np.array(values, float)[:, None]) == pytest.approx(expected)
-
-
-def test_trimmed_mean_ignores_what_is_missing():
-    y = np.array([[0.0, NAN], [1, NAN], [5, NAN], [100, NAN], [NAN, NAN]])
-    np.testing.assert_allclose(trimmed_mean(y), [3, NAN])
 
 
 @settings(max_examples=20, deadline=None)

@@ -32,7 +32,7 @@ def quiet():
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
     """A MiniGrid agent after a few rollouts."""
-    config = small("MiniGrid-MultiRoom-N2-S4-v0")
+    config = small("MiniGrid-MultiRoom-N2-S4-v0", "choices")
     config = replace(
         config,
         env=replace(config.env, num_envs=4),

@@ -13,12 +13,12 @@ from typing import Any
 from rnd.components import import_module
 from rnd.config import Config
 from rnd.envs import builtin
-from rnd.envs.observations import is_minigrid, make_encoder
+from rnd.envs.observations import make_encoder
 from rnd.envs.process_io import user_code
 from rnd.envs.spec import Env
 from rnd.envs.splitmix import environment_seed
 from rnd.errors import UserError, nearest
-from rnd.presets import ATARI_GAMES
+from rnd.presets import ATARI_GAMES, Kind, is_minigrid
 
 os.environ.setdefault("PYGAME_HIDE_SUPPORT_PROMPT", "1")
 
@@ -49,15 +49,19 @@ def flattens(config: Config) -> bool:
     return config.policy == "mlp"
 
 
-def shows_pictures(game: str) -> bool:
-    """Whether the networks will get pictures from a game. Makes one environment where its name does not say so."""
+def kind_of(game: str, flatten: bool = False) -> Kind:
+    """What the networks will get from a game. Makes one environment where its name does not say so. `flatten`: pictures
+    are read as vectors."""
     if game in ATARI_GAMES or game.startswith("ALE/"):
-        return True
+        return "image"
     if game.startswith("rnd/") or is_minigrid(game):
-        return False
+        return "choices"
     with closing(call_factory(gym_factory(game), game, num_envs=1)) as env:
         space = getattr(env, "single_observation_space", env.observation_space)
-        return make_encoder(space, game)[0].kind == "image"
+        observation = make_encoder(space, game, flatten)[0]
+    if observation.kind == "image":
+        return "image"
+    return "choices" if observation.one_hot and all(observation.one_hot) else "numbers"
 
 
 def rom_of(env_id: str) -> str:

@@ -21,11 +21,12 @@ from typing import Any
 
 import numpy as np
 
-from rnd.envs.observations import WrongObservationError, is_minigrid, make_encoder
+from rnd.envs.observations import SUPPORTED, WrongObservationError, is_composite, make_encoder, parts_of
 from rnd.envs.process_io import FAULTS
 from rnd.envs.spec import ActionSpec, Arrays, Env, EnvSpec, buffer_layout
 from rnd.envs.splitmix import mix
 from rnd.errors import RunError, UserError
+from rnd.presets import is_minigrid
 
 LONGEST_EPISODE = 2**20
 """Steps after which an episode is truncated: its actions are kept until it ends, and played again to restore it."""
@@ -191,11 +192,15 @@ class ActionTranslator:
     """From the trainer's actions to those of a Gymnasium space, for one environment or a batch of them."""
 
     def __init__(self, space: Any, env_id: str):
-        self.spec = action_spec(space, env_id)
-        self.space = space
+        self.space, self.parts = space, {n: ActionTranslator(part, env_id) for n, part in parts_of(space)}
+        specs: list[ActionSpec] = [part.spec for part in self.parts.values()]
+        self.spec: ActionSpec = joint_spec(specs, env_id) if is_composite(space) else action_spec(space, env_id)
+        self.ends = np.cumsum([math.prod(spec.shape) for spec in specs])[:-1]
 
     def __call__(self, action: np.ndarray) -> Any:
         """`action` may have leading dimensions before those of one action."""
+        if self.parts:
+            return self._composite(np.split(action, self.ends, axis=-1))
         batch = action.shape[: action.ndim - len(self.spec.shape)]
         if self.spec.kind == "discrete":
             shifted = action + int(self.space.start)
@@ -204,6 +209,15 @@ class ActionTranslator:
             action = np.clip(action, self.spec.low, self.spec.high)
         start = getattr(self.space, "start", 0) if self.spec.kind == "multi_discrete" else 0
         return action.reshape(*batch, *self.space.shape).astype(self.space.dtype) + np.asarray(start, self.space.dtype)
+
+    def _composite(self, columns: list[np.ndarray]) -> Any:
+        """A dictionary or tuple, each part from its own columns."""
+        values = [
+            part(own[..., 0] if part.spec.kind == "discrete" else own)
+            for part, own in zip(self.parts.values(), columns, strict=True)
+        ]
+        named = type(self.space).__name__ == "Dict"
+        return dict(zip(self.parts, values, strict=True)) if named else tuple(values)
 
 
 def is_sparse(env: Any, env_id: str) -> bool:
@@ -218,7 +232,22 @@ def action_spec(space: Any, env_id: str) -> ActionSpec:
         return ActionSpec("discrete", (int(space.n),))
     if kind == "MultiDiscrete":
         return ActionSpec("multi_discrete", tuple(int(n) for n in space.nvec.reshape(-1)))
+    if kind == "MultiBinary":
+        return ActionSpec("multi_discrete", (2,) * math.prod(space.shape))
     if kind == "Box":
         low, high = (tuple(map(float, bound.reshape(-1))) for bound in (space.low, space.high))
         return ActionSpec("continuous", (len(low),), low, high)
-    raise UserError(f"{env_id} has {kind} actions; Discrete, MultiDiscrete and Box are supported")
+    raise UserError(f"{env_id} has {kind} actions; {SUPPORTED} are supported")
+
+
+def joint_spec(parts: list[ActionSpec], env_id: str) -> ActionSpec:
+    """The spec of several actions at once."""
+    continuous = {part.kind == "continuous" for part in parts}
+    if len(continuous) != 1:
+        what = "no actions" if not parts else "discrete and continuous actions together"
+        raise UserError(f"{env_id} has {what}, which no policy here can take; wrap it so that all are of one kind")
+    sizes = tuple(size for part in parts for size in part.sizes)
+    if not continuous.pop():
+        return ActionSpec("multi_discrete", sizes)
+    low, high = (tuple(x for part in parts for x in getattr(part, name)) for name in ("low", "high"))
+    return ActionSpec("continuous", (len(low),), low, high)

@@ -15,6 +15,7 @@ import numpy as np
 
 from rnd.envs.spec import ObservationSpec
 from rnd.errors import RunError, UserError
+from rnd.presets import is_minigrid
 
 SCREEN = 84
 LAYOUTS = ("HW", "HWC", "CHW", "SHWC", "SCHW", "HWCS")
@@ -27,6 +28,9 @@ LONG_VECTOR = 4096
 """Longer vectors get a line of advice at the start."""
 MINIGRID_CELL = (11, 6, 4)
 """Kinds of objects, colours, and states (of doors, or directions) of a cell."""
+
+SUPPORTED = "Box, Discrete, MultiDiscrete, MultiBinary, Dict and Tuple"
+"""Spaces of observations and actions; of observations Text too, which is left out."""
 
 Encoder = Callable[[Any, np.ndarray], None]
 """Writes an observation, or a part of one, into an array. Raises WrongObservationError where it is not of its space."""
@@ -48,7 +52,7 @@ def make_encoder(space: Any, env_id: str, flatten: bool = False) -> tuple[Observ
                 dropped
             )
             return image_part(leaves[path], layout, path, (*notes, *stack_note(leaves[path], layout, env_id)))
-    low, high, write = make_part(space, env_id)
+    low, high, one_hot, write = make_part(space, env_id)
     if not len(low):
         raise UserError(f"{env_id} has no observation that a network can read; its observation space is {space}")
     bounds = (tuple(low.tolist()), tuple(high.tolist())) if np.isfinite([low, high]).any() else ((), ())
@@ -56,7 +60,11 @@ def make_encoder(space: Any, env_id: str, flatten: bool = False) -> tuple[Observ
     if any(layouts.values()):
         advice = "without --policy mlp it is read as a picture"
     long = [f"{env_id}: an observation of {len(low):,} numbers makes a large, slow network; {advice}"]
-    return ObservationSpec("vector", (len(low),), *bounds, tuple(long * (len(low) > LONG_VECTOR))), write
+    texts = [name_of(path) for path, leaf in leaves.items() if type(leaf).__name__ == "Text"]
+    unread = [f"{env_id}: the networks do not see its text {', '.join(texts)}"] * bool(texts)
+    choices = tuple(one_hot.tolist()) if one_hot.any() else ()
+    unread += long * (len(low) > LONG_VECTOR)
+    return ObservationSpec("vector", (len(low),), *bounds, choices, tuple(unread)), write
 
 
 Path = tuple[Any, ...]
@@ -65,12 +73,22 @@ Path = tuple[Any, ...]
 
 def leaves_of(space: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
     """The spaces inside dictionaries and tuples, or the space itself."""
-    parts = getattr(space, "spaces", None)
-    if parts is None:
+    if not is_composite(space):
         yield path, space
-        return
-    for name, part in parts.items() if isinstance(parts, Mapping) else enumerate(parts):
+    for name, part in parts_of(space):
         yield from leaves_of(part, (*path, name))
+
+
+def is_composite(space: Any) -> bool:
+    """Whether a space has parts that are all there at every step: not OneOf."""
+    return type(space).__name__ in ("Dict", "Tuple")
+
+
+def parts_of(space: Any) -> list[tuple[Any, Any]]:
+    """Names or positions of the parts of a composite space, and the parts; none of another."""
+    if not is_composite(space):
+        return []
+    return [*(space.spaces.items() if isinstance(space.spaces, Mapping) else enumerate(space.spaces))]
 
 
 def name_of(path: Path) -> str:
@@ -79,11 +97,6 @@ def name_of(path: Path) -> str:
 
 def is_text(space: Any) -> bool:
     return type(space).__name__ in ("MissionSpace", "Text")
-
-
-def is_minigrid(env_id: str) -> bool:
-    """Whether an id, or `module:id`, is one of MiniGrid's."""
-    return env_id.rpartition(":")[2].startswith(("MiniGrid-", "BabyAI-"))
 
 
 def layout_of(space: Any, grid: bool) -> str | None:
@@ -182,22 +195,19 @@ def checked(obs: Any, shape: tuple[int, ...], kinds: str) -> np.ndarray:
 
 
 class Part(NamedTuple):
-    """A part of an observation as a vector: its bounds, and the function that writes it."""
+    """A part of an observation as a vector: its bounds, what of it is 0 or 1, and the function that writes it."""
 
     low: np.ndarray
     high: np.ndarray
+    one_hot: np.ndarray
     write: Encoder
 
 
 def make_part(space: Any, env_id: str) -> Part:
     """A space as a vector; a composite space consists of parts."""
     kind = type(space).__name__
-    if kind == "Dict":
-        return concatenated({name: make_part(part, env_id) for name, part in space.spaces.items()})
-    if kind == "Tuple":
-        return concatenated({i: make_part(part, env_id) for i, part in enumerate(space.spaces)})
-    if is_text(space):
-        return concatenated({})
+    if is_composite(space) or is_text(space):
+        return concatenated({name: make_part(part, env_id) for name, part in parts_of(space)})
     if kind == "Discrete":
         return discrete(int(space.n), int(space.start))
     if kind == "MultiDiscrete":
@@ -209,13 +219,11 @@ def make_part(space: Any, env_id: str) -> Part:
         return numbers(space.shape, space.dtype, space.low.reshape(-1), space.high.reshape(-1))
     if kind == "MultiBinary":
         size = int(np.prod(space.shape))
-        return numbers(space.shape, space.dtype, np.zeros(size), np.ones(size))
-    raise UserError(
-        f"{env_id} has {kind} observations; Box, Discrete, MultiDiscrete, MultiBinary, Dict and Tuple are supported"
-    )
+        return numbers(space.shape, space.dtype, np.zeros(size), np.ones(size), binary=True)
+    raise UserError(f"{env_id} has {kind} observations; {SUPPORTED} are supported: wrap it so that it shows those")
 
 
-def numbers(shape: tuple[int, ...], dtype: Any, low: np.ndarray, high: np.ndarray) -> Part:
+def numbers(shape: tuple[int, ...], dtype: Any, low: np.ndarray, high: np.ndarray, binary: bool = False) -> Part:
     """Numbers as they are. Their bounds are checked for all environments together (`StepCheck`).
 
     Bounds of floats are rough in many environments, so only what is off by more than their distance is refused."""
@@ -226,7 +234,7 @@ def numbers(shape: tuple[int, ...], dtype: Any, low: np.ndarray, high: np.ndarra
     def write(obs: Any, out: np.ndarray) -> None:
         out[:] = checked(obs, shape, kinds).reshape(-1)
 
-    return Part(low - slack, high + slack, write)
+    return Part(low - slack, high + slack, np.full(len(low), binary), write)
 
 
 def discrete(choices: int, first: int) -> Part:
@@ -242,7 +250,7 @@ def discrete(choices: int, first: int) -> Part:
         out[:] = 0
         out[chosen] = 1
 
-    return Part(*unbounded(choices), write)
+    return Part(*unbounded(choices), np.full(choices, True), write)
 
 
 def one_hot(choices: np.ndarray, first: np.ndarray) -> Part:
@@ -257,7 +265,7 @@ def one_hot(choices: np.ndarray, first: np.ndarray) -> Part:
         out[:] = 0
         out[ones + values.reshape(-1)] = 1
 
-    return Part(*unbounded(size), write)
+    return Part(*unbounded(size), np.full(size, True), write)
 
 
 def unbounded(size: int) -> tuple[np.ndarray, np.ndarray]:
@@ -270,6 +278,7 @@ def concatenated(parts: dict[Any, Part]) -> Part:
     none = np.zeros(0)
     low = np.concatenate([none, *(part.low for part in parts.values())])
     high = np.concatenate([none, *(part.high for part in parts.values())])
+    choices = np.concatenate([none.astype(bool), *(part.one_hot for part in parts.values())])
     ends = np.cumsum([len(part.low) for part in parts.values()], dtype=int).tolist()
     slices = [
         (name, part.write, slice(end - len(part.low), end))
@@ -281,4 +290,4 @@ def concatenated(parts: dict[Any, Part]) -> Part:
         for name, write_part, rows in slices:
             write_part(part_of(obs, (name,)), out[rows])
 
-    return Part(low, high, write)
+    return Part(low, high, choices, write)

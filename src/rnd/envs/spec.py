@@ -26,6 +26,8 @@ class ObservationSpec:
     low: tuple[float, ...] = ()
     """Bounds of the components of a vector; empty: none."""
     high: tuple[float, ...] = ()
+    one_hot: tuple[bool, ...] = ()
+    """Components of a vector that are 0 or 1, choices one-hot for example; empty: none."""
     notes: tuple[str, ...] = ()
     """Lines for the start banner: what the networks do not see."""
 

@@ -19,7 +19,6 @@ from rnd.envs.observations import (
     SCREEN,
     WrongObservationError,
     channels_per_frame,
-    is_minigrid,
     is_text,
     layout_of,
     leaves_of,
@@ -28,6 +27,7 @@ from rnd.envs.observations import (
 )
 from rnd.errors import UserError
 from rnd.networks import STACK
+from rnd.presets import is_minigrid
 
 WHO = "the environment"
 

@@ -7,6 +7,7 @@ from rnd.config import Config
 from rnd.envs.spec import EnvSpec
 from rnd.errors import UserError
 from rnd.policy.base import Policy
+from rnd.policy.normalized import NormalizedPolicy
 
 
 def make_policy(config: Config, spec: EnvSpec) -> Policy:
@@ -18,4 +19,8 @@ def make_policy(config: Config, spec: EnvSpec) -> Policy:
             f"{spec.id} shows {kind}s, which --policy {config.policy} cannot read; nearest: --policy {fits}"
         )
     policy: Policy = cls(spec.observation, spec.action, POLICIES.options(config.policy, config.policy_options))
-    return policy
+    if not config.normalize_obs:
+        return policy
+    if kind == "image":
+        raise UserError(f"--normalize-obs is for vectors, and {spec.id} shows pictures; nearest: --no-normalize-obs")
+    return NormalizedPolicy(policy, spec.observation)

@@ -38,6 +38,9 @@ class Policy(nn.Module):
     hidden_size = 0
     """Size of the recurrent state; 0 without memory."""
 
+    def observe(self, obs: Tensor) -> None:
+        """Update statistics of the observations, where there are any, with observations [..., X]."""
+
     @abstractmethod
     def forward(self, obs_BX: Tensor, hidden_BH: Tensor) -> tuple[PolicyOutput, Tensor]:
         """One step: outputs, and the new hidden state, [B, 0] for a policy without memory."""

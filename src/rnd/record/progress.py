@@ -115,6 +115,8 @@ SHOWN = (
     ("rooms", "rooms", "{:.0f}"),
     ("episodes", "episodes", "{:,.0f}"),
     ("bonus_raw", "bonus", "{:.4g}"),
+    ("bonus_spread", "bonus spread", "{:.2f}"),
+    ("bonus_share", "bonus share", "{:.1%}"),
     ("policy_loss", "policy loss", "{:.4f}"),
     ("value_ext_loss", "value loss E", "{:.4f}"),
     ("value_int_loss", "value loss I", "{:.4f}"),

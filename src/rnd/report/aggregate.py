@@ -14,8 +14,7 @@ from typing import TypeVar
 
 import numpy as np
 
-RESAMPLES = 2_000
-INTERVAL = 0.95
+from rnd.statistics import bootstrap_interval, interquartile_mean
 
 K = TypeVar("K", bound=Hashable)
 
@@ -65,26 +64,9 @@ def interquartile(x: np.ndarray, y_RX: np.ndarray, seed: int = 0) -> Curve:
     runs = np.isfinite(y_RX).sum(axis=0)
     keep = runs > 0
     y_RX, runs = y_RX[:, keep], runs[keep]
-    draws = np.random.default_rng(seed).random((len(y_RX), RESAMPLES))
-    tails = [(1 - INTERVAL) / 2, (1 + INTERVAL) / 2]
-    low, high = np.empty(len(runs)), np.empty(len(runs))
-    for column, count in enumerate(runs.tolist()):
-        known = y_RX[np.isfinite(y_RX[:, column]), column]
-        resampled = trimmed_mean(known[(draws[:count] * count).astype(int)])
-        low[column], high[column] = np.quantile(resampled, tails)
-    return Curve(x[keep], trimmed_mean(y_RX), low, high, runs)
-
-
-def trimmed_mean(y_RX: np.ndarray) -> np.ndarray:
-    """Mean of the middle half of each column: a quarter of the known values is cut at either end, rounded down."""
-    ordered = np.sort(y_RX, axis=0)  # NaN last
-    known = np.isfinite(ordered).sum(axis=0)
-    cut = known // 4
-    rank = np.arange(len(ordered))[:, None]
-    inside = (rank >= cut) & (rank < known - cut)
-    total = np.where(inside, ordered, 0.0).sum(axis=0)
-    with np.errstate(invalid="ignore"):
-        return np.asarray(total / inside.sum(axis=0))
+    known = [column[np.isfinite(column)] for column in y_RX.T]
+    low, high = np.array([bootstrap_interval([values], seed=seed) for values in known]).reshape(-1, 2).T
+    return Curve(x[keep], interquartile_mean(y_RX), low, high, runs)
 
 
 def thin(curve: Curve, points: int) -> Curve:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rnd.envs.observations import is_minigrid
+from rnd.presets import is_minigrid
 from rnd.record.progress import count
 from rnd.report.layout import Layout, layout_of
 from rnd.report.markup import Html, data_url, markup

@@ -13,6 +13,7 @@ import numpy as np
 
 from rnd import __version__
 from rnd.record.files import make_folder, read_file, write_atomically
+from rnd.record.health import BonusHealth
 from rnd.record.progress import Trend, count, duration
 from rnd.report.aggregate import align, mean_and_error, thin
 from rnd.report.chart import Seed, Series, colour_class, line_chart, number
@@ -34,6 +35,8 @@ RESULTS = (
     ("places", "Places found", "(level, room) pairs, or cells of a grid"),
     ("return_int", "Intrinsic return", "discounted sum, scaled"),
     ("bonus_raw", "Bonus", "mean of a rollout, before scaling"),
+    ("bonus_spread", "Spread of the bonus", "deviation over a rollout / mean; near 0 it says nothing about states"),
+    ("bonus_share", "Share of the bonus", "in the deviation of the weighted returns"),
     ("length_mean", "Episode length", "steps, mean of the last 100"),
 )
 LEARNING = (
@@ -167,9 +170,10 @@ def card(group: Group) -> Html:
     tiles = [markup(tile, name, "long" if len(value) > 14 else "", value) for name, value in facts(group)]
     left_out = len(group.left_out)
     words = f"{left_out} unfinished: dashed in the charts, and not in the means" if left_out else ""
-    note = markup('<p class="note">{}</p>', words) if words else ""
+    advice = [f"{run.name}: {text}" for run in group.runs if (text := BonusHealth(run.metrics).warning())]
+    notes = [markup('<p class="note">{}</p>', text) for text in ([words] if words else []) + advice]
     return markup(
-        '<article class="card"><h4>{}{}</h4><dl class="tiles">{}</dl>{}</article>', *heading(group), tiles, note
+        '<article class="card"><h4>{}{}</h4><dl class="tiles">{}</dl>{}</article>', *heading(group), tiles, notes
     )
 
 

@@ -1,0 +1,60 @@
+"""Whether the bonus still drives exploration: it may have collapsed, or drown the reward."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from statistics import fmean
+from typing import Any
+
+from rnd.record.metrics import Row
+
+WINDOW = 20
+"""Iterations over which the measures are averaged."""
+LEAST_SPREAD = 0.05
+"""A bonus whose deviation over a rollout is a smaller share of its mean is the same everywhere."""
+LEAST_SHARE, MOST_SHARE = 0.01, 0.95
+"""Of the bonus in the deviation of the weighted returns."""
+
+SAME = (
+    "the bonus has collapsed: it is nearly the same in all states (spread {spread:.2f}), and all episodes have the "
+    "same return; for rnd try a smaller --bonus-lr or more --bonus-options.features; count needs states that come again"
+)
+WEAK = (
+    "the bonus has collapsed: it is {share:.1%} of the deviation of the returns, and all episodes have the same "
+    "return; try a smaller --bonus-lr, or a smaller --ext-coef"
+)
+DROWNS = (
+    "the bonus drowns the reward: it is {share:.0%} of the deviation of the returns, although episodes differ in their "
+    "return; try a smaller --int-coef or a larger --ext-coef"
+)
+
+
+class BonusHealth:
+    """Reads the rows of a run; `warning` is about the last of them."""
+
+    def __init__(self, columns: Mapping[str, Any]):
+        """From the metrics so far; `add` continues them."""
+        self._recent: deque[tuple[float, float]] = deque(maxlen=WINDOW)
+        self._differ = False
+        for values in zip(*columns.values(), strict=False):
+            self.add(dict(zip(columns, values, strict=True)))
+
+    def add(self, row: Row) -> None:
+        spread, share, best, mean = (
+            row.get(name) for name in ("bonus_spread", "bonus_share", "return_best", "return_mean")
+        )
+        self._differ = best is not None and mean is not None and best > mean
+        if row.get("bonus_raw") and spread is not None and share is not None:  # 0: a run without a bonus
+            self._recent.append((spread, share))
+
+    def warning(self) -> str | None:
+        """What is wrong and what to try, or None. While returns differ, a bonus that fades is as it should be."""
+        if len(self._recent) < WINDOW:
+            return None
+        spread, share = (fmean(values) for values in zip(*self._recent, strict=True))
+        if self._differ:
+            text = DROWNS if share > MOST_SHARE else None
+        else:
+            text = SAME if spread < LEAST_SPREAD else WEAK if share < LEAST_SHARE else None
+        return text.format(spread=spread, share=share) if text else None

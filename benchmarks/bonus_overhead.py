@@ -19,7 +19,7 @@ from rnd.bench.synthetic import SyntheticAtari
 from rnd.cli import parse
 from rnd.config import BonusOptions, Config, EnvConfig
 from rnd.record.tables import csv_text
-from rnd.train import Trainer
+from rnd.trainer import Trainer
 
 
 @dataclass(frozen=True)

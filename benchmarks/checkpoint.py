@@ -24,7 +24,7 @@ from rnd.record.folder import RunFolder
 from rnd.record.keeper import Keeper
 from rnd.record.metrics import CsvWriter, RunInfo, Writers
 from rnd.record.tensorboard import TensorBoardWriter
-from rnd.train import Trainer
+from rnd.trainer import Trainer
 
 
 def main() -> None:

@@ -20,7 +20,7 @@ from rnd.cli import parse
 from rnd.config import Config
 from rnd.presets import preset
 from rnd.record.tables import csv_text
-from rnd.train import Trainer
+from rnd.trainer import Trainer
 
 
 @dataclass(frozen=True)

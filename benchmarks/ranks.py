@@ -43,7 +43,7 @@ def rank(envs: int, seconds: float) -> None:
     """What torchrun starts: train, and let rank 0 tell the speed of all."""
     from rnd import envs as environments
     from rnd.distributed import process_group
-    from rnd.train import Trainer
+    from rnd.trainer import Trainer
 
     with process_group() as everyone:
         ranks = everyone.on("cpu")

@@ -112,7 +112,7 @@ def train(name: str, bonus: str, seed: int, deadline: float) -> dict[str, Any] |
     from rnd import envs
     from rnd.envs.factories import kind_of
     from rnd.presets import preset
-    from rnd.train import Trainer
+    from rnd.trainer import Trainer
 
     task, begun, reached, row = TASKS[name], time.monotonic(), None, {}
     config = preset(task.env, kind_of(task.env))

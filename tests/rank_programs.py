@@ -21,7 +21,7 @@ from rnd.errors import UserError
 from rnd.policy.mlp import WidthOptions
 from rnd.ppo import NonFiniteLossError
 from rnd.presets import small
-from rnd.train import Trainer
+from rnd.trainer import Trainer
 from rnd.transitions import Rollout
 
 WORLD, N, T = 2, 8, 8

@@ -11,7 +11,7 @@ from rnd import envs
 from rnd.distributed import SINGLE_PROCESS, Ranks
 from rnd.errors import UserError
 from rnd.presets import preset
-from rnd.train import Trainer
+from rnd.trainer import Trainer
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ from rnd.bench.synthetic import SyntheticAtari
 from rnd.graphs import WARM_UP, GraphedFunction, compiled, copy_tensors_, tensors_in
 from rnd.normalize import byte_sums
 from rnd.presets import preset
-from rnd.train import Trainer
+from rnd.trainer import Trainer
 from rnd.transitions import Rollout
 
 cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")

@@ -13,7 +13,7 @@ SOURCE = ROOT / "src" / "rnd"
 MODULES = re.findall(r"^  (\w+)(?:\.py|/) ", (ROOT / "README.md").read_text(), re.MULTILINE)
 """In the order of the source map: a module may import what stands above it."""
 
-NEVER = [("report", "train"), ("report", "run")]
+NEVER = [("report", "trainer"), ("report", "run")]
 """Pictures are drawn from run folders alone."""
 
 

@@ -14,8 +14,8 @@ from rnd.errors import UserError
 from rnd.policy import make_policy
 from rnd.presets import preset, small
 from rnd.record.export import export_agent, load_agent
-from rnd.train import Trainer
-from test_train import quiet, tiny
+from rnd.trainer import Trainer
+from test_trainer import quiet, tiny
 
 SPEC = EnvSpec("test", ObservationSpec("vector", (3,), one_hot=(False, False, True)), ActionSpec("discrete", (2,)))
 

@@ -14,7 +14,7 @@ from rnd.config import Config
 from rnd.graphs import tensors_in
 from rnd.overlap import OverlappedCollector
 from rnd.presets import preset
-from rnd.train import Trainer
+from rnd.trainer import Trainer
 
 cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 

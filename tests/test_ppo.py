@@ -15,7 +15,7 @@ from rnd.policy.mlp import WidthOptions
 from rnd.ppo import NonFiniteLossError, policy_loss
 from rnd.presets import small
 from rnd.returns import Targets
-from rnd.train import Trainer
+from rnd.trainer import Trainer
 
 ACTIONS = ActionSpec("discrete", (4,))
 

@@ -38,5 +38,5 @@ def test_other_sizes_are_called_step_by_step():
 
 def test_without_a_gpu_no_compiler_is_imported():
     """It takes seconds."""
-    program = "import rnd.policy.gru, rnd.train, sys; sys.exit('torch._dynamo' in sys.modules)"
+    program = "import rnd.policy.gru, rnd.trainer, sys; sys.exit('torch._dynamo' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0

@@ -14,7 +14,7 @@ from rnd.normalize import ReturnScaler
 from rnd.policy.mlp import WidthOptions
 from rnd.presets import small
 from rnd.rollout import Collector
-from rnd.train import PER_RANK, Trainer
+from rnd.trainer import PER_RANK, Trainer
 
 N = 12
 

@@ -7,8 +7,6 @@ docs/plugins.md. Names are imported when they are used, so that `import rnd` cos
 from __future__ import annotations
 
 import importlib
-import sys
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -42,18 +40,3 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return sorted({*globals(), *__all__})
-
-
-class _Package(ModuleType):
-    """Importing the module `rnd.train`, which defines the loop, would hide the function `rnd.train`."""
-
-    @property
-    def train(self) -> Any:
-        return __getattr__("train")
-
-    @train.setter
-    def train(self, module: ModuleType) -> None:
-        """What the import system does; `from rnd.train import ...` needs no attribute."""
-
-
-sys.modules[__name__].__class__ = _Package

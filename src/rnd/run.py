@@ -33,7 +33,7 @@ from rnd.record.keeper import Keeper, NotSavedError
 from rnd.record.metrics import CsvWriter, Row, RunInfo, Writers, check_writers, make_writers, read_csv, truncate
 from rnd.record.places import PlacesWriter
 from rnd.record.progress import Phase, Trend, count, duration, shown
-from rnd.train import Trainer, needs_random_start, random_steps, resolve_device
+from rnd.trainer import Trainer, needs_random_start, random_steps, resolve_device
 
 
 def start(config: Config, console: Console) -> RunFolder:

@@ -15,7 +15,7 @@ from rnd.bonus.base import Bonus
 from rnd.components import BONUSES as REGISTRY
 from rnd.config import BonusOptions, Config, EnvConfig
 from rnd.errors import UserError
-from rnd.train import Trainer
+from rnd.trainer import Trainer
 
 
 class Room(gymnasium.Env):

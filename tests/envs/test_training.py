@@ -11,7 +11,7 @@ import pytest
 from rnd import envs
 from rnd.config import Config
 from rnd.presets import preset
-from rnd.train import Trainer
+from rnd.trainer import Trainer
 
 
 def train(config: Config) -> list[dict]:

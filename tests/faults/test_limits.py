@@ -22,7 +22,7 @@ from rnd.errors import RunError, UserError
 from rnd.normalize import RunningMoments
 from rnd.record import checkpoint
 from rnd.record.metrics import read_csv
-from rnd.train import Trainer
+from rnd.trainer import Trainer
 from rnd.transitions import Transitions
 
 # --- 14: loss or gradient that is not finite ---------------------------------------------------------

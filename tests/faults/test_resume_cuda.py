@@ -16,7 +16,7 @@ from rnd.bench.synthetic import SyntheticAtari
 from rnd.config import Config
 from rnd.presets import preset
 from rnd.record import checkpoint
-from rnd.train import Trainer
+from rnd.trainer import Trainer
 
 cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 

@@ -16,7 +16,7 @@ from rnd import envs
 from rnd.config import BonusOptions
 from rnd.policy.mlp import WidthOptions
 from rnd.presets import small
-from rnd.train import Trainer
+from rnd.trainer import Trainer
 
 OPTIONS = {"features": 16, "hidden": 16, "keep": 0.5}
 ENVS, STEPS, ROLLOUTS = 4, 8, 52

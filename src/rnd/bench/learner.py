@@ -22,7 +22,7 @@ from rnd.bench.synthetic import SyntheticAtari
 from rnd.config import Config, PositiveInt
 from rnd.envs.registry import on_gpu
 from rnd.graphs import WARM_UP
-from rnd.train import Trainer
+from rnd.trainer import Trainer
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,7 @@ from rnd.config import Config, PositiveInt, Threads
 from rnd.envs.native_envs import NativeEnvs
 from rnd.envs.registry import on_gpu
 from rnd.run import timing
-from rnd.train import Trainer
+from rnd.trainer import Trainer
 
 SHARES = ("emulation", "inference", "learning", "other")
 TURN = 4

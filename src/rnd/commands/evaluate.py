@@ -57,7 +57,7 @@ def main(arguments: list[str]) -> None:
     from rnd.record.zoo import locate
     from rnd.report.options import WatchOptions
     from rnd.report.watch import watch
-    from rnd.train import resolve_device
+    from rnd.trainer import resolve_device
 
     console, path = Console(), locate(target)
     device = resolve_device(Config(device=options.device))

@@ -29,7 +29,7 @@ from rnd.presets import preset
 from rnd.record.tables import csv_text
 from rnd.report.aggregate import curves_over_seeds
 from rnd.report.figure import new_figure, save
-from rnd.train import Trainer
+from rnd.trainer import Trainer
 from rnd.transitions import Rollout, Transitions, in_chunks
 
 GAME = "rnd/NoisyTV"

@@ -48,7 +48,7 @@ def probe(config: Config) -> float:
     import torch
 
     from rnd import envs
-    from rnd.train import Trainer
+    from rnd.trainer import Trainer
 
     few = config.env.num_envs if torch.cuda.is_available() else min(PROBE_ENVS, config.env.num_envs)
     small = replace(config, env=replace(config.env, num_envs=few), bonus="rnd")

@@ -38,7 +38,7 @@ from rnd.record.about import misfit
 from rnd.record.checkpoint import pack, unpack
 from rnd.record.export import read_tensors, write_tensors
 from rnd.record.files import understood
-from rnd.train import draw_seed
+from rnd.trainer import draw_seed
 from rnd.transitions import Transitions, steps_per_chunk
 
 FORMAT, CARD = 1, "rnd.bonus"

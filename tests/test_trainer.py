@@ -22,7 +22,7 @@ from rnd.policy.mlp import WidthOptions
 from rnd.presets import preset, small
 from rnd.record.export import load_agent
 from rnd.rollout import random_actions
-from rnd.train import Trainer, random_steps
+from rnd.trainer import Trainer, random_steps
 from rnd.transitions import CHUNK, in_chunks
 
 GOLDEN = Path(__file__).parent / "golden" / "curve.json"

@@ -84,7 +84,7 @@ class Stream:
 def recorded(name: str, env_id: str = "CartPole-v1", rollouts: int = ROLLOUTS, num_envs: int = ENVS) -> Stream:
     """Train an agent, and record its rollouts."""
     images = env_id == IMAGES
-    config = small(env_id, image=images)
+    config = small(env_id, "image" if images else "choices")
     config = replace(
         config,
         env=replace(config.env, num_envs=num_envs),

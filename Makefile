@@ -4,7 +4,7 @@ PYTHON ?= python3
 BIN = $(VENV)/bin
 STAMP = $(VENV)/.installed
 
-.PHONY: train test test-long check format clean
+.PHONY: train test test-long check format docs clean
 
 train: $(STAMP)
 	$(BIN)/rnd train
@@ -23,6 +23,9 @@ check: $(STAMP)
 format: $(STAMP)
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+
+docs: $(STAMP)
+	$(BIN)/python -m sphinx -W --keep-going -q -b html docs docs/_build/html
 
 $(STAMP): pyproject.toml $(wildcard src/rnd/envs/native/*.?pp) src/rnd/envs/native/CMakeLists.txt
 	$(PYTHON) -m venv $(VENV)

@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
+import torch
 from fault_helpers import FLAGS, FRAMES, Rnd, fingerprint, iterations, resume, small, start, tensorboard_steps
 
 from rnd.record import checkpoint, tensorboard
@@ -77,6 +78,7 @@ def test_killed_while_a_checkpoint_is_written(moment, broken, monkeypatch):
     last, _ = checkpoint.newest(root)
     child = os.fork()
     if child == 0:
+        torch.set_num_threads(1)  # a fork has no copies of PyTorch's other threads, and would wait for them
         arm(moment, monkeypatch)
         checkpoint.write(root, "000000005", last.about | {"iteration": 5}, last.state)
         checkpoint.prune(root, keep_last=1)

@@ -46,7 +46,7 @@ def trained(**changes) -> Trainer:
 
 
 def own(state: dict) -> dict:
-    return {name: state[name] for name in PER_RANK}
+    return {name: part for name, part in state.items() if name in PER_RANK or "scaler" in name}
 
 
 def equal(a, b) -> bool:

@@ -254,11 +254,11 @@ def test_the_last_step_of_an_atari_game_has_its_own_screen_and_no_bonus():
 def test_agents_in_files_leave_nothing_beside_them(trained, tmp_path, monkeypatch):
     """A folder of results may be under version control, or somebody else's."""
     monkeypatch.chdir(tmp_path)
-    file = export_agent(trained, tmp_path / "results" / "agent.safetensors.xz")
+    file = export_agent(trained, tmp_path / "results" / "name" / "agent.safetensors.xz")
     before = sorted(file.parent.iterdir())
     written = watch(file, WatchOptions(seed=3), quiet())
     assert sorted(file.parent.iterdir()) == before
-    assert [str(path) for path in written] == [f"runs/watch/agent.{kind}" for kind in ("mp4", "png", "svg", "csv")]
+    assert [str(path) for path in written] == [f"runs/watch/name.{kind}" for kind in ("mp4", "png", "svg", "csv")]
     saved = sorted((trained / "checkpoints").iterdir())[-1]
     watch(saved, WatchOptions(seed=3), quiet())
     assert not (saved / "watch").exists() and (tmp_path / "runs" / "watch" / f"{saved.name}.mp4").exists()

@@ -126,7 +126,8 @@ def alive(folder: Path) -> list[str]:
 
 
 @pytest.mark.skipif(not Path("/proc").is_dir(), reason="looks for processes in /proc")
-@pytest.mark.parametrize("how", [signal.SIGKILL, pytest.param(signal.SIGINT, marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
 def test_interrupted_and_repeated_the_command_completes(tmp_path, how):
     out = tmp_path / "out"
     (run,) = planned_runs(recipe(ROLLOUTS, 1, SLOW_ENV), Scale(), out)

@@ -33,6 +33,7 @@ def test_the_last_quarter_by_hand():
     assert noisy_tv.last_quarter(rows, "rnd") == pytest.approx(0.2)
 
 
+@pytest.mark.long
 def test_the_dynamics_bonus_stays_in_front_of_the_television_and_rnd_leaves():
     """One seed and two thirds of the recorded experiment (docs/bonuses.md)."""
     shares = {}

@@ -18,7 +18,7 @@ GAMES = ("montezuma_revenge", "gravitar", "pitfall", "private_eye", "solaris", "
 
 @pytest.mark.parametrize("game", native.supported_games())
 def test_equals_ale_py_on_every_observable(game: str) -> None:
-    frames = 20_000 if game in GAMES else 2_000
+    frames = 10_000 if game in GAMES else 2_000
     result = compare_game(game, frames, seed=12_345)
     assert result.exact, result.first_mismatch
     assert result.frames >= frames - 3

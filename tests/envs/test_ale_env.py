@@ -51,7 +51,7 @@ class Replay(gymnasium.Wrapper):
         return self.env.step(self.recording.pop(0))
 
 
-@pytest.mark.parametrize("rom", GAMES)
+@pytest.mark.parametrize("rom", [*GAMES[:3], *(pytest.param(rom, marks=pytest.mark.long) for rom in GAMES[3:])])
 def test_frames_are_those_of_gymnasium(rom):
     """1,000 agent steps with the same executed raw actions; at least two resets included (by the frame limit)."""
     cap = 1_500

@@ -138,7 +138,13 @@ def test_the_spec_names_the_chosen_backend_and_why(stand_in):
         envs.make(config(backend="native"))
 
 
-@pytest.mark.parametrize("game", ATARI_GAMES)
+SOME = ("montezuma", "private-eye", "solaris")
+"""Of `make test`: one per bank-switching scheme. The others are in `make test-long`."""
+
+
+@pytest.mark.parametrize(
+    "game", [*SOME, *(pytest.param(game, marks=pytest.mark.long) for game in ATARI_GAMES if game not in SOME)]
+)
 def test_the_native_core_gives_the_bytes_of_ale(game):
     chosen = config(ATARI_GAMES[game], 2, max_episode_frames=4_000)
     problem = why_not(chosen)

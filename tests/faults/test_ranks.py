@@ -50,6 +50,7 @@ def test_one_run_is_written(whole):
     assert not [path for path in whole.parent.iterdir() if path.name != "run"]
 
 
+@pytest.mark.long
 def test_resume_on_the_same_number_of_ranks_is_exact(whole, tmp_path):
     finished(train(tmp_path, 3 * RANKS * FRAMES))
     finished(torchrun("resume", "run", "--frames", str(6 * RANKS * FRAMES), cwd=tmp_path))

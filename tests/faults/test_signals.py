@@ -50,7 +50,7 @@ def test_two_ctrl_c_leave_at_once(tmp_path):
     assert program.no_orphans()
 
 
-@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGUSR1])
+@pytest.mark.parametrize("number", [signal.SIGHUP, pytest.param(signal.SIGUSR1, marks=pytest.mark.long)])
 def test_a_closed_session_or_a_clusters_warning_saves_too(number, tmp_path):
     stopped_and_resumed(number, tmp_path, workers=2)
 

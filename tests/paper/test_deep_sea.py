@@ -6,11 +6,14 @@ import importlib
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from rnd.presets import preset
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 
 
+@pytest.mark.long
 def test_rnd_finds_the_treasure_of_deep_sea_16_and_plain_ppo_does_not(monkeypatch):
     """A smaller square than the recorded one (20): 10,000 dives for 65,536 sequences of actions."""
     monkeypatch.syspath_prepend(str(BENCHMARKS))

@@ -124,7 +124,7 @@ def card(out: Path) -> str:
         "| --- | --- |",
         *(f"| {key} | {value} |" for key, value in facts.items()),
         "",
-        f"`rnd watch zoo:{name}` plays it, `rnd evaluate zoo:{name}` scores it. `rnd export RUN --card` wrote this.",
+        f"`rnd watch zoo:{name}` plays it. `rnd evaluate zoo:{name}` scores it.",
     ]
     if (out / "episode.png").exists():
         lines += ["", "![an episode and its bonus](episode.png)"]

@@ -184,6 +184,7 @@ def test_frames_that_are_not_seen_collide_like_those_that_are(seed: int, tmp_pat
         assert np.array_equal(core.screen(0), seen.screen(0))
 
 
+@pytest.mark.long
 def test_montezuma_hangs_when_nothing_happens_for_nine_minutes() -> None:
     """At frame 32,701 of an episode without a limit."""
     game = "montezuma_revenge"

@@ -7,6 +7,7 @@ import itertools
 import re
 import sys
 import textwrap
+from importlib import import_module
 from pathlib import Path
 
 from sphinx.application import Sphinx
@@ -16,7 +17,7 @@ sys.path.insert(0, str(ROOT / "src"))
 
 import rnd  # noqa: E402
 from rnd import cli  # noqa: E402
-from rnd.commands import evaluate, export, import_, paper, report, resume, train, watch  # noqa: E402
+from rnd.commands import bench, evaluate, export, import_, paper, report, resume, train, watch, zoo  # noqa: E402
 from rnd.presets import DEFAULT_JOB, preset  # noqa: E402
 
 project, author = "rnd", "the rnd authors"
@@ -31,24 +32,26 @@ autodoc_mock_imports = ["stable_baselines3", "torchrl", "tensordict"]
 exclude_patterns = ["_build"]
 
 COMMANDS = {
-    "train": train.flags_of(preset(DEFAULT_JOB, "choices")),
-    "resume": resume.Options,
-    "report": report.Options,
-    "watch": watch.WatchOptions,
-    "evaluate": evaluate.Options,
-    "paper": paper.Options,
-    "export": export.Options,
-    "import": import_.Options,
+    "train": (train.flags_of(preset(DEFAULT_JOB, "choices")), train.DESCRIPTION),
+    "resume": (resume.Options, resume.DESCRIPTION),
+    "report": (report.Options, report.DESCRIPTION),
+    "watch": (watch.WatchOptions, watch.DESCRIPTION),
+    "evaluate": (evaluate.Options, evaluate.DESCRIPTION),
+    "zoo": (zoo.Options, zoo.DESCRIPTION),
+    "paper": (paper.Options, cli.COMMANDS["paper"][1]),
+    "export": (export.Options, export.DESCRIPTION),
+    "import": (import_.Options, import_.DESCRIPTION),
+    **{f"bench {name}": (import_module(path).Options, text) for name, (path, text) in bench.BENCHES.items()},
 }
 
 
 def flags_page() -> str:
     """Every command with its flags, from the dataclasses that they are read from."""
     lines = ["# Commands and flags", "", "After reading this page you know every flag. It is made from the code.", ""]
-    for name, options in COMMANDS.items():
-        module = sys.modules[cli.COMMANDS[name][0]]
-        lines += [f"## `rnd {name}`", "", getattr(module, "DESCRIPTION", ""), ""]
-        lines += ["| flag | default | meaning |", "| --- | --- | --- |", *rows(options, "--"), ""]
+    for name, (options, description) in COMMANDS.items():
+        table = rows(options, "--")
+        lines += [f"## `rnd {name}`", "", description, ""]
+        lines += ["| flag | default | meaning |", "| --- | --- | --- |", *table, ""] if table else []
     return "\n".join(lines)
 
 

@@ -50,11 +50,11 @@ def test_recurrent_policies_and_pictures_remember_the_episode(tmp_path):
     trained = rnd.train("CartPole-v1", frames=128, out=str(tmp_path), policy="gru", **TINY)
     obs = np.ones(4, np.float32)
     trained.act(obs)
-    first = trained._hidden.clone()
+    first = trained._actor.hidden.clone()
     trained.act(obs)
-    assert not first.equal(trained._hidden)
+    assert not first.equal(trained._actor.hidden)
     trained.act(obs, first=True)
-    assert first.equal(trained._hidden)
+    assert first.equal(trained._actor.hidden)
 
 
 def test_the_bonus_of_observations_is_that_of_the_run(agent):

@@ -24,12 +24,12 @@ from rnd.envs.factories import call_factory, flattens, gym_factory, kind_of
 from rnd.envs.gym_env import ActionTranslator
 from rnd.errors import UserError
 from rnd.evaluation import Evaluation, evaluate
-from rnd.networks import STACK
 from rnd.plugins.spaces import ObservationEncoder
 from rnd.presets import DEFAULT_JOB, preset
-from rnd.record import export
+from rnd.record import export, zoo
 from rnd.record.about import spec_from_dict
-from rnd.transitions import Transitions, next_age, stacks
+from rnd.rollout import Actor
+from rnd.transitions import Transitions
 
 
 def train(game: str | Config = DEFAULT_JOB, *, quiet: bool = False, **overrides: Any) -> Agent:
@@ -50,10 +50,11 @@ def train(game: str | Config = DEFAULT_JOB, *, quiet: bool = False, **overrides:
 
 
 def load(path: str | Path, device: str = "cpu", seed: int = 0, trusted: bool = False) -> Agent:
-    """The agent of a run folder (its newest whole checkpoint), of a checkpoint, or of a file of `rnd export`.
+    """The agent of a run folder (its newest whole checkpoint), of a checkpoint, of a file of `rnd export`, or zoo:NAME.
 
     `seed`: of the actions that it samples. `trusted`: code that it names (`module:attribute`) may be imported."""
-    return Agent(export.load_agent(path, device, trusted), Path(path), seed)
+    found = zoo.locate(str(path))
+    return Agent(export.load_agent(found, device, trusted), found, seed)
 
 
 def starting_config(game: str, chosen: dict[str, Any]) -> Config:
@@ -88,7 +89,6 @@ class Agent:
         self.device = next(parts.policy.parameters()).device
         self.spec = spec_from_dict(self.config.env.id, self.card["spec"])
         self.generator = torch.Generator(self.device).manual_seed(seed)
-        self._stack = STACK if self.spec.observation.kind == "image" else 1
         self._encoder, self._to_env = self._interface()
         self.reset()
 
@@ -106,24 +106,17 @@ class Agent:
 
     def reset(self) -> None:
         """The next observations are the first of their episodes."""
-        self._frames: Tensor | None = None
+        self._actor: Actor | None = None
 
-    @torch.no_grad()
     def act(self, obs: Any, first: Any = False, deterministic: bool = False) -> Any:
         """Actions for one observation, or for a batch (N, ...), as the environment takes them."""
         obs_NX, single = self._encoded(obs)
         count = len(obs_NX)
-        first_N = torch.as_tensor(first, device=self.device).expand(count)
-        if self._frames is None or self._frames.shape[1] != count:
-            self._frames = torch.zeros(self._stack, *obs_NX.shape, dtype=obs_NX.dtype, device=self.device)
-            self._age = torch.zeros(count, dtype=torch.int8, device=self.device)
-            self._hidden = torch.zeros(count, self.policy.hidden_size, device=self.device)
-            first_N = torch.ones(count, dtype=torch.bool, device=self.device)
-        self._frames = torch.cat([self._frames[1:], obs_NX[None]])
-        self._age = next_age(self._age, first_N, self._stack)
-        out, self._hidden = self.policy(stacks(self._frames, self._age), self._hidden * (~first_N).unsqueeze(-1))
-        noise = act.draw_noise(self.spec.action, (count,), self.generator, self.device)
-        actions = act.sample(self.spec.action, out.logits, noise * (not deterministic)).cpu().numpy()
+        if self._actor is None or len(self._actor.age) != count:
+            self._actor, first = Actor(self.policy, self.spec, count), True
+        first_N = torch.as_tensor(first).expand(count)
+        noise = act.draw_noise(self.spec.action, (count,), self.generator, self.device) * (not deterministic)
+        actions = self._actor.act(obs_NX, first_N, noise, range(count)).cpu().numpy()
         return self._to_env(actions[0] if single else actions)
 
     @torch.no_grad()

@@ -20,10 +20,9 @@ from rnd.config import Config
 from rnd.envs.interface import Episode
 from rnd.envs.splitmix import environment_seed
 from rnd.graphs import channels_last
-from rnd.networks import STACK
 from rnd.record.about import spec_from_dict
 from rnd.record.export import Agent
-from rnd.rollout import policy_step, random_actions
+from rnd.rollout import Actor, random_actions
 from rnd.statistics import difference_interval, interquartile_mean, mean_interval, probability_of_improvement
 
 AT_ONCE = 128
@@ -55,7 +54,7 @@ class Evaluation:
         return float(np.mean(self.returns))
 
     @property
-    def best(self) -> int:
+    def best_episode(self) -> int:
         """Number of the episode with the highest return."""
         return int(np.argmax(self.returns))
 
@@ -128,32 +127,22 @@ def evaluation_config(config: Config, seed: int, first: int, count: int) -> Conf
     return replace(config, env=replace(config.env, num_envs=count, first=first), minibatches=1)
 
 
-@torch.no_grad()
 def play_at_once(
     agent: Agent, config: Config, seed: int, greedy: bool, progress: Callable[[int], None]
 ) -> list[Episode]:
     """The first episode of every environment of `config`. Those that have played theirs step on, without the policy."""
-    policy, count, cpu = channels_last(agent.policy), config.env.num_envs, torch.device("cpu")
-    device = next(policy.parameters()).device
+    count, cpu, found = config.env.num_envs, torch.device("cpu"), dict[int, Episode]()
     generators = [
         torch.Generator().manual_seed(environment_seed(seed, config.env.first + i) >> 1) for i in range(count)
     ]
-    found: dict[int, Episode] = {}
     with closing(envs.make(config)) as env:
-        spec, obs = env.spec, env.reset().clone()
-        stack = STACK if spec.observation.kind == "image" else 1
-        frames = obs.new_zeros(stack, *obs.shape)
-        first, age = torch.ones(1, count, dtype=torch.bool), torch.zeros(count, dtype=torch.int8)
-        hidden = torch.zeros(count, policy.hidden_size, device=device)
+        actor = Actor(channels_last(agent.policy), env.spec, count)
+        obs, first = env.reset(), torch.ones(count, dtype=torch.bool)
         actions = torch.as_tensor(random_actions(env, np.random.default_rng(seed)))
-        row_0 = torch.zeros(1, dtype=torch.int64, device=device)
         for _ in range(LONGEST):
-            frames = torch.cat([frames[1:], obs[None]])
             rows = [i for i in range(count) if i not in found]
-            noise = torch.cat([act.draw_noise(spec.action, (1, 1), generators[i], cpu) for i in rows], dim=1)
-            inputs = (frames[:, rows], first[:, rows], age[rows], hidden[rows], noise * (not greedy))
-            out = policy_step(policy, spec.action, stack, row_0, *(x.to(device) for x in inputs))
-            actions[rows], age[rows], hidden[rows] = out.actions.cpu(), out.age.cpu(), out.hidden
+            noise = torch.cat([act.draw_noise(env.spec.action, (1,), generators[i], cpu) for i in rows])
+            actions[rows] = actor.act(obs, first, noise * (not greedy), rows).cpu()
             step = env.step(actions)
             for episode in step.info.episodes:
                 found.setdefault(episode.env, episode)
@@ -161,7 +150,7 @@ def play_at_once(
                 progress(config.env.first + len(found))
             if len(found) == count:
                 break
-            obs, first = step.obs.clone(), torch.zeros_like(first)
+            obs, first = step.obs, torch.zeros_like(first)
         else:
             state = env.state_dict()
             endless = [i for i in range(count) if i not in found]

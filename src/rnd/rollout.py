@@ -10,6 +10,7 @@ captured once as a graph and replayed.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from concurrent.futures import CancelledError
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
@@ -23,7 +24,7 @@ from rnd import actions as act
 from rnd.config import Config
 from rnd.distributed import check_keys, reshard_rows
 from rnd.envs.interface import PolicyInput, StepInfo, VectorEnv
-from rnd.envs.spec import ActionSpec
+from rnd.envs.spec import ActionSpec, EnvSpec
 from rnd.graphs import DeviceEvent, GraphedFunction, autocast, compiled
 from rnd.networks import STACK
 from rnd.policy.base import Policy, PolicyOutput
@@ -289,6 +290,32 @@ def policy_step(
     actions = act.sample(action, out.logits, noise.index_select(0, t)[0])
     logp = act.log_prob(action, out.logits, actions)
     return StepOutput(actions, logp, out.value_ext, out.value_int, hidden_NH, age_N)
+
+
+class Actor:
+    """A policy that plays step by step, outside of training: keeps the last frames and the recurrent state of N
+    environments."""
+
+    def __init__(self, policy: Policy, spec: EnvSpec, num_envs: int):
+        self.policy, self.action = policy, spec.action
+        self.device = next(policy.parameters()).device
+        image = spec.observation.kind == "image"
+        self.stack = STACK if image else 1
+        shape, dtype = spec.observation.shape, torch.uint8 if image else torch.float32
+        self.frames = torch.zeros(self.stack, num_envs, *shape, dtype=dtype, device=self.device)
+        self.age = torch.zeros(num_envs, dtype=torch.int8, device=self.device)
+        self.hidden = torch.zeros(num_envs, policy.hidden_size, device=self.device)
+        self._first_row = torch.zeros(1, dtype=torch.int64, device=self.device)
+
+    @torch.no_grad()
+    def act(self, obs_NX: Tensor, first_N: Tensor, noise_RA: Tensor, rows: Sequence[int]) -> Tensor:
+        """Actions of some environments, R `rows`, from the observations of all N. `first`: their episodes begin."""
+        self.frames = torch.cat([self.frames[1:], obs_NX.to(self.device)[None]])
+        first_N, noise_RA = first_N.to(self.device), noise_RA.to(self.device)
+        inputs = (self.frames[:, rows], first_N[None, rows], self.age[rows], self.hidden[rows], noise_RA[None])
+        out = policy_step(self.policy, self.action, self.stack, self._first_row, *inputs)
+        self.age[rows], self.hidden[rows] = out.age, out.hidden
+        return out.actions
 
 
 def random_actions(env: VectorEnv, random: np.random.Generator) -> np.ndarray:

@@ -79,7 +79,9 @@ def main(arguments: list[str]) -> None:
     write_json(out, data)
     say(console, f"  {out}")
     if options.video:
-        for written in watch(path, WatchOptions(number=result.best, seed=options.seed, trust=options.trust), console):
+        for written in watch(
+            path, WatchOptions(number=result.best_episode, seed=options.seed, trust=options.trust), console
+        ):
             say(console, f"  {written}")
 
 

@@ -25,13 +25,11 @@ from rnd.envs.interface import VectorEnv
 from rnd.envs.local import LocalEnvs
 from rnd.envs.splitmix import environment_seed
 from rnd.errors import UserError
+from rnd.evaluation import LONGEST
 from rnd.record.export import Agent
 from rnd.report.events import Events
 from rnd.rollout import Collector
 from rnd.transitions import Transitions
-
-LONGEST = 100_000
-"""Steps after which an endless episode is cut."""
 
 
 @dataclass(frozen=True)

@@ -5,10 +5,12 @@ from __future__ import annotations
 import dataclasses
 import io
 import json
+import lzma
 import os
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from rich.console import Console
@@ -19,6 +21,7 @@ from rnd.presets import preset
 from rnd.record import checkpoint
 from rnd.record.checkpoint import sha256
 from rnd.record.export import export_agent, load_agent
+from rnd.record.packing import BLOCK, pack, unpack
 from rnd.record.parts import import_parts, parse_size
 
 
@@ -131,10 +134,55 @@ def test_parts_cannot_announce_a_huge_file(parts, tmp_path):
     index = json.loads((parts / "parts.json").read_text())
     small = next(entry for entry in index["files"] if entry["name"] == "config.json")
     small["bytes"] += 2**30
-    index["parts"][0]["bytes"] += 2**30
     (parts / "parts.json").write_text(json.dumps(index))
     with pytest.raises(UserError, match=r"config\.json has 1,073,74.* bytes, more than"):
         import_parts(parts, tmp_path / "out")
+
+
+def test_parts_are_compressed_exactly():
+    rng = np.random.default_rng(0)
+    weights = rng.standard_normal(BLOCK // 4 + 1000).astype(np.float32).tobytes() + b"odd"
+    for data, planes in ((weights, True), (b"step,return\n" * 10**6, False), (b"", True)):
+        packed = pack(data, planes)
+        pieces = [packed[at : at + 70_001] for at in range(0, len(packed), 70_001)]
+        assert b"".join(unpack(pieces, planes)) == data
+    assert len(pack(weights, planes=True)) < 0.88 * len(weights) < len(pack(weights, planes=False))
+
+
+@pytest.mark.parametrize(
+    ("packed", "reason"),
+    [
+        (lzma.compress(bytes(BLOCK + 1)), "holds more than"),
+        (lzma.compress(bytes(1000))[:-40], "cut off"),
+        (b"no xz at all", "is damaged"),
+    ],
+)
+def test_parts_that_do_not_unpack_are_refused(packed, reason):
+    with pytest.raises(RunError, match=reason):
+        list(unpack([packed], planes=False))
+
+
+def test_parts_never_write_more_than_they_announce(parts, tmp_path):
+    index = json.loads((parts / "parts.json").read_text())
+    next(entry for entry in index["files"] if entry["name"] == "metrics.csv")["bytes"] -= 1
+    (parts / "parts.json").write_text(json.dumps(index))
+    with pytest.raises(RunError, match=r"metrics\.csv in the parts is larger than the index says"):
+        import_parts(parts, tmp_path / "out")
+    assert not list((tmp_path / "out").iterdir())
+
+
+def test_parts_of_the_first_format_are_read(parts, tmp_path):
+    """They were not compressed."""
+    run, plain = import_parts(parts, tmp_path / "out"), tmp_path / "plain"
+    index = json.loads((parts / "parts.json").read_text())
+    data = b"".join((run.path / entry["name"]).read_bytes() for entry in index["files"])
+    files = [{key: entry[key] for key in ("name", "bytes", "sha256")} for entry in index["files"]]
+    part = {"name": "part-0001.bin", "bytes": len(data), "sha256": sha256(data)}
+    plain.mkdir()
+    (plain / "part-0001.bin").write_bytes(data)
+    (plain / "parts.json").write_text(json.dumps(index | {"format": 1, "files": files, "parts": [part]}))
+    again = import_parts(plain, tmp_path / "again")
+    assert all((again.path / f["name"]).read_bytes() == (run.path / f["name"]).read_bytes() for f in files)
 
 
 def test_an_import_never_overwrites(parts, tmp_path):

@@ -1,7 +1,7 @@
 """A run in parts of a limited size: what is needed to resume it elsewhere, split and joined again.
 
 FOLDER/parts.json       what the parts hold, with sizes and SHA-256
-FOLDER/part-0001.bin    the files one after the other, cut anywhere
+FOLDER/part-0001.bin    the files, each compressed (`packing.py`), one after the other, cut anywhere
 """
 
 from __future__ import annotations
@@ -18,8 +18,11 @@ from rnd.record.checkpoint import MANIFEST, STATE, TENSORS, largest, sha256
 from rnd.record.export import find_checkpoint
 from rnd.record.files import SMALL, chunks, digest, make_folder, read_file, read_json, replacing, understood, write_new
 from rnd.record.folder import FILES, JSON, RunFolder, check_name, claim, temporary_folder
+from rnd.record.packing import pack, unpack
 
-PARTS_FORMAT = 1
+PARTS_FORMAT = 2
+PLAIN_FORMAT = 1
+"""Not compressed; still read."""
 INDEX = "parts.json"
 SMALLEST = 64 * 1024
 UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30}
@@ -44,7 +47,8 @@ def parse_size(text: str) -> int:
 def export_parts(run: Path, out: Path, max_part: int | None) -> list[Path]:
     """Write the newest whole checkpoint of a run, and the files that belong to it, in parts."""
     files = collect(run)
-    stream = b"".join(files.values())
+    packed = {name: pack(data, planes=name.endswith(TENSORS)) for name, data in files.items()}
+    stream = b"".join(packed.values())
     size = max_part or max(1, len(stream))
     chunks = [stream[at : at + size] for at in range(0, len(stream), size)]
     make_folder(out, run)
@@ -56,7 +60,10 @@ def export_parts(run: Path, out: Path, max_part: int | None) -> list[Path]:
     index = {
         "format": PARTS_FORMAT,
         "name": run.resolve().name,
-        "files": [{"name": name, "bytes": len(data), "sha256": sha256(data)} for name, data in files.items()],
+        "files": [
+            {"name": name, "bytes": len(data), "packed": len(packed[name]), "sha256": sha256(data)}
+            for name, data in files.items()
+        ],
         "parts": [{"name": p.name, "bytes": len(chunk), "sha256": sha256(chunk)} for p, chunk in parts.items()],
     }
     write_new(out / INDEX, json.dumps(index, indent=2).encode())
@@ -94,11 +101,21 @@ def import_parts(folder: Path, out: Path, name: str | None = None) -> RunFolder:
             path = temporary / entry["name"]
             path.parent.mkdir(parents=True, exist_ok=True)
             with replacing(path) as file:
-                file.writelines(stream.take(entry["bytes"]))
+                file.writelines(contents(entry, stream, index["format"] == PLAIN_FORMAT))
             if digest(path) != (entry["bytes"], entry["sha256"]):
                 raise RunError(f"{entry['name']} in the parts of {folder} is altered: its hash differs")
         find_checkpoint(temporary)
         return RunFolder(claim(temporary, out, name, numbered=False))
+
+
+def contents(entry: dict[str, Any], stream: Stream, plain: bool) -> Iterator[bytes]:
+    """A file of the stream, unpacked; never more than the index announces."""
+    left, packed = entry["bytes"], stream.take(entry["packed"])
+    for data in packed if plain else unpack(packed, planes=entry["name"].endswith(TENSORS)):
+        left -= len(data)
+        if left < 0:
+            raise RunError(f"{entry['name']} in the parts is larger than the index says")
+        yield data
 
 
 def read_index(folder: Path) -> dict[str, Any]:
@@ -108,14 +125,18 @@ def read_index(folder: Path) -> dict[str, Any]:
         raise UserError(f"{folder} holds no run in parts: it has no {INDEX}")
     with understood(path, "the index of a run in parts"):
         index: dict[str, Any] = read_json(path)
-        if index["format"] != PARTS_FORMAT:
+        if index["format"] not in (PARTS_FORMAT, PLAIN_FORMAT):
             raise UserError(f"{folder} has parts format {index['format']}; this rnd reads format {PARTS_FORMAT}")
         if not isinstance(index["name"], str):
             raise TypeError("the name is no text")
         for entry in (*index["files"], *index["parts"]):
             if type(entry["bytes"]) is not int or entry["bytes"] < 0 or not isinstance(entry["sha256"], str):
                 raise TypeError(f"{entry!r:.80} has no size or hash")
-        if sum(entry["bytes"] for entry in index["files"]) != sum(part["bytes"] for part in index["parts"]):
+        if index["format"] == PLAIN_FORMAT:
+            index["files"] = [entry | {"packed": entry["bytes"]} for entry in index["files"]]
+        if any(type(entry["packed"]) is not int or entry["packed"] < 0 for entry in index["files"]):
+            raise TypeError("a file has no compressed size")
+        if sum(entry["packed"] for entry in index["files"]) != sum(part["bytes"] for part in index["parts"]):
             raise ValueError("files and parts differ in size")
         for entry in index["files"]:
             if not ALLOWED.fullmatch(entry["name"]):

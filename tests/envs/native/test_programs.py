@@ -107,6 +107,17 @@ def test_a_program_that_hangs(line: int, tmp_path: Path) -> None:
     assert_same_frames(ale, core, actions)
 
 
+def test_a_hanging_program_is_saved_and_loaded(tmp_path: Path) -> None:
+    """Also by another core, and while the frame that was cut continues."""
+    program = frame(lines(60) + HANG + store(COLUBK, 0x4E) + lines(170))
+    core, other = (both(program, tmp_path)[1] for _ in range(2))
+    for t, action in enumerate([NOOP] * 3 + [FIRE] * 4 + [NOOP] * 4):
+        other.load(0, core.save(0))
+        for one in (core, other):
+            one.raw_act(0, action)
+        assert core.save(0) == other.save(0), t
+
+
 @pytest.mark.parametrize("offset", range(4))
 def test_a_hanging_program_is_observed_like_ale(offset: int, tmp_path: Path) -> None:
     """Frames that are not drawn leave no trace, wherever in an agent step the program hangs and continues."""

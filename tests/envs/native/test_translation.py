@@ -23,8 +23,10 @@ from test_batch import Rig  # noqa: E402
 
 from rnd.config import Config, EnvConfig  # noqa: E402
 from rnd.envs.native import translation  # noqa: E402
+from rnd.envs.native._core import record_reached, scheme  # noqa: E402
 from rnd.envs.native.exactness import compare_game, read_rom  # noqa: E402
 from rnd.envs.native.translation import NotTranslatedError, TranslatedGame  # noqa: E402
+from rnd.envs.native.translator import Program  # noqa: E402
 from rnd.envs.native_envs import NativeEnvs  # noqa: E402
 from rnd.presets import ATARI_GAMES  # noqa: E402
 
@@ -39,6 +41,13 @@ sleep 0.5
 while [ "$1" != -o ]; do shift; done
 echo "an object" > "$2"
 """
+
+
+def test_a_recording_finds_what_chance_does_not() -> None:
+    """Random play alone reaches 2,289 instructions, and none of the rooms that a trained agent plays in."""
+    rom = read_rom("montezuma_revenge")
+    reached = record_reached(rom, "montezuma_revenge", 60_000, 1)
+    assert len(Program(rom, scheme("montezuma_revenge"), reached).instructions) > 2_500
 
 
 @pytest.fixture

@@ -105,7 +105,9 @@ inline const char* field_out_of_range(const Machine& m, int images) {
     const Riot& riot = m.riot;
     auto within = [](i64 value, i64 low, i64 high) { return value >= low && value <= high; };
     if (!within(m.frame_cycle, 0, kLongest)) return "frame_cycle";
-    if (!within(m.cycle, 0, kCyclesPerLine - 1)) return "cycle";
+    // A frame that was cut continues: it is still counted from its own start (frame.hpp).
+    if (m.frame_done > 1) return "frame_done";
+    if (!within(m.cycle, 0, (m.frame_done ? 0 : kFrameCycles) + kCyclesPerLine - 1)) return "cycle";
     const i64 now = m.frame_cycle + m.cycle;
     if (!within(m.cartridge.image, 0, images - 1)) return "image";
     for (u8 slice : m.cartridge.slice)
@@ -113,7 +115,7 @@ inline const char* field_out_of_range(const Machine& m, int images) {
     if (riot.timer_shift != 0 && riot.timer_shift != 3 && riot.timer_shift != 6 && riot.timer_shift != 10) return "timer_shift";
     if (!within(riot.timer_zero, 0, now + (0xFF << 10))) return "timer_zero";
     if (!within(riot.timer_offset, -1, now)) return "timer_offset";
-    if (!within(tia.line, 0, kMaxLines)) return "line";
+    if (!within(tia.line, 0, kMaxLines + !m.frame_done)) return "line";
     if (!within(tia.clock, 0, kClocksPerLine - 1)) return "clock";
     if (!within(tia.vsync_clock, -1, 3 * now + kClocksPerLine)) return "vsync_clock";
     for (u8 position : tia.position)

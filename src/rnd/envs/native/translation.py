@@ -30,7 +30,7 @@ from rnd.envs.native._core import AtariBatch, record_reached, scheme, sources
 from rnd.envs.native.translator import Program
 
 SOURCES = Path(__file__).parent
-RECORDED_FRAMES = 60_000
+RECORDED_FRAMES = 120_000
 FLAGS = "-std=gnu++20 -O3 -shared -fPIC -fvisibility=hidden -fno-gcse -fno-crossjumping -ffp-contract=off -w"
 TARGET_FLAGS = {
     "portable": "",

@@ -21,10 +21,14 @@ HEALTHY = {"bonus_raw": 0.1, "bonus_spread": 1.0, "bonus_share": 0.5, "return_be
 
 def warning(**changes):
     health = BonusHealth({})
-    for _ in range(WINDOW):
+    for i in range(WINDOW):
         assert health.warning() is None
-        health.add(HEALTHY | changes)
+        health.add(HEALTHY | {name: value[i] if isinstance(value, list) else value for name, value in changes.items()})
     return health.warning()
+
+
+OFTEN = [0.01 * (i % 7) for i in range(WINDOW)]
+ONCE = [0.0] * 5 + [0.01] * (WINDOW - 5)
 
 
 @pytest.mark.parametrize(
@@ -35,7 +39,8 @@ def warning(**changes):
         ({"bonus_share": 0.001}, "collapsed: it is 0.1% of the deviation"),
         ({"bonus_share": 0.001, "return_best": 1.0}, None),  # the task is learned: nothing is left to explore
         ({"bonus_share": 0.99}, None),  # there is no reward yet that could drown
-        ({"bonus_share": 0.99, "return_best": 1.0}, "drowns the reward"),
+        ({"bonus_share": 0.99, "return_best": 1.0, "return_mean": OFTEN}, "drowns the reward"),
+        ({"bonus_share": 0.99, "return_best": 1.0, "return_mean": ONCE}, None),  # one episode has found it
         ({"bonus_raw": 0.0, "bonus_spread": 0.0, "bonus_share": 0.0}, None),  # no bonus at all
     ],
 )

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import numpy as np
 
-from rnd.paper.plan import PlannedRun, Scale
+from rnd.jobs.planned import PlannedRun
+from rnd.paper.plan import Scale
 from rnd.paper.recipes import SIX_GAMES, TABLE1, Recipe
 from rnd.record.tables import csv_text
 from rnd.report.figure import Line, Panel, Picture, draw, footer, new_figure, save
@@ -21,7 +22,7 @@ def lines_of(recipe: Recipe, runs: Sequence[PlannedRun]) -> list[Line]:
     """Per arm the runs that have data, and how many are planned."""
     lines = []
     for arm in recipe.arms:
-        own = [planned for planned in runs if planned.arm is arm]
+        own = [planned for planned in runs if planned.group == arm.name]
         found = tuple(run for planned in own if (run := planned.read()) and run.iterations)
         lines.append(Line(arm.label, found, len(own), arm.panel))
     return lines

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from pages import FILES
 from rnd import cli
 
 ROOT = Path(__file__).parents[1]
@@ -78,6 +79,12 @@ WORKS = (
 """The functions that begin the work of a command, after its arguments are read."""
 
 
+def write_own(folder: Path) -> None:
+    """The modules that a reader has written: those of the pages, and my_package."""
+    for name, text in (FILES | {"my_package.py": MY_PACKAGE}).items():
+        (folder / name).write_text(text)
+
+
 class ReachedError(Exception):
     """A command has read its arguments."""
 
@@ -138,7 +145,7 @@ def parse(arguments: list[str], folder: Path, monkeypatch: pytest.MonkeyPatch) -
     """Everything that `rnd` does with its arguments before its work begins."""
     (folder / "runs/NAME").mkdir(parents=True)
     (folder / "runs/NAME/config.json").write_text("{}")
-    (folder / "my_package.py").write_text(MY_PACKAGE)
+    write_own(folder)
     monkeypatch.chdir(folder)
     monkeypatch.syspath_prepend(folder)
 
@@ -174,7 +181,7 @@ def clone(tmp_path_factory):
         if (ROOT / name).is_file():
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(ROOT / name, folder / name)
-    (folder / "my_package.py").write_text(MY_PACKAGE)
+    write_own(folder)
     shell("make .venv/.installed && python -c 'import rnd.envs.native._core'", folder)
     shell("rnd train --frames 10000 --name NAME", folder)
     return folder

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from pages import FILES
+
 ROOT = Path(__file__).parents[1]
 PAGES = [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("results/*/README.md")]
 CODE = [path for folder in ("src", "tests", "benchmarks", "examples") for path in (ROOT / folder).rglob("*.py")]
@@ -21,7 +23,7 @@ pages = pytest.mark.parametrize("page", PAGES, ids=[str(page.relative_to(ROOT)) 
 def test_files_that_are_named_exist(page):
     if page.name in ("CHANGELOG.md", "log.md"):  # they also name what is gone
         return
-    known = {path.name for path in CODE} | OTHERS
+    known = {path.name for path in CODE} | OTHERS | {*FILES}
     named = {Path(name).name for name in re.findall(r"[\w/]+\.py\b", page.read_text())}
     assert not {name for name in named - known if "NAME" not in name}
 

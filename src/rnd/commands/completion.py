@@ -62,6 +62,7 @@ def tables() -> dict[str, tuple[Any, str]]:
     """Every command with the dataclass of its flags, or an instance with the defaults, and its description."""
     from rnd.commands import bench, evaluate, export, import_, paper, report, resume, train, watch, zoo
     from rnd.presets import DEFAULT_JOB, preset
+    from rnd.report.options import WatchOptions
 
     programs = {f"paper {name}": import_module(path) for name, path in paper.PROGRAMS.items()}
     benches = {f"bench {name}": (import_module(path), text) for name, (path, text) in bench.BENCHES.items()}
@@ -69,7 +70,7 @@ def tables() -> dict[str, tuple[Any, str]]:
         "train": (train.flags_of(preset(DEFAULT_JOB, "choices")), train.DESCRIPTION),
         "resume": (resume.Options, resume.DESCRIPTION),
         "report": (report.Options, report.DESCRIPTION),
-        "watch": (watch.WatchOptions, watch.DESCRIPTION),
+        "watch": (WatchOptions, watch.DESCRIPTION),
         "evaluate": (evaluate.Options, evaluate.DESCRIPTION),
         "zoo": (zoo.Options, zoo.DESCRIPTION),
         "paper": (paper.Options, COMMANDS["paper"][1]),

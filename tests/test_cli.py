@@ -11,6 +11,7 @@ from ale_py import roms
 
 from rnd import cli
 from rnd.cli import OTHER_NAMES, flags, positionals, share_cores
+from rnd.commands.completion import tables
 from rnd.config import Config
 from rnd.envs import native
 from rnd.errors import UserError
@@ -179,6 +180,10 @@ def test_the_shell_completes_commands_flags_and_names(capsys, tmp_path):
     assert complete("bench envs --tr") == ["--translate"]
     assert complete("evaluate runs") == []  # then the shell completes files
     assert complete("train --config ") == []
+
+
+def test_completion_and_the_reference_know_every_command():
+    assert {name.split()[0] for name in tables()} == {*cli.COMMANDS}
 
 
 def test_a_shell_without_completion_is_refused(capsys):

@@ -13,6 +13,7 @@ import pytest
 
 from pages import FILES
 from rnd import cli
+from rnd.commands.completion import tables
 
 ROOT = Path(__file__).parents[1]
 # log.md names commands of earlier commits; slurm.md has whole scripts for a cluster.
@@ -66,6 +67,7 @@ WORKS = (
     "rnd.record.zoo.write_card",
     "rnd.record.parts.export_parts",
     "rnd.record.parts.import_parts",
+    "rnd.commands.completion.tables",
     "rnd.commands.paper._list_all",
     "rnd.commands.paper._list",
     "rnd.commands.paper._print_plan",
@@ -115,6 +117,21 @@ def filled(words: list[str]) -> list[str]:
 
 BLOCKS = [(page, command) for page in PAGES for command in commands(page)]
 ALL = dict.fromkeys([*(command for _, command in BLOCKS), *(command for page in PAGES for command in inline(page))])
+
+
+FLAGS = {"--help", "--version", *(flag for options, _ in tables().values() for flag in cli.flags(options))}
+OPTIONS = ("--bonus-options.", "--policy-options.", "--writer-options.")
+"""Of components; which ones there are depends on the component."""
+OF_OTHERS = {"--cores", "--emulator", "--network"}
+"""Of benchmarks/scaling_model.py."""
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_flags_that_are_named_exist(page):
+    text = re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL)
+    spans = [span for span in re.findall(r"`([^`\n]+)`", text) if span.startswith(("-", "rnd "))]
+    named = {flag for span in spans for flag in re.findall(r"(?<![\w-])--[a-z][\w.-]*", span)}
+    assert not {flag for flag in named - FLAGS - OF_OTHERS if not flag.startswith(OPTIONS)}
 
 
 def test_the_commands_are_found():

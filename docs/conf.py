@@ -7,7 +7,6 @@ import itertools
 import re
 import sys
 import textwrap
-from importlib import import_module
 from pathlib import Path
 
 from sphinx.application import Sphinx
@@ -16,9 +15,7 @@ ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "src"))
 
 import rnd  # noqa: E402
-from rnd import cli  # noqa: E402
-from rnd.commands import bench, evaluate, export, import_, paper, report, resume, train, watch, zoo  # noqa: E402
-from rnd.presets import DEFAULT_JOB, preset  # noqa: E402
+from rnd.commands.completion import tables  # noqa: E402
 
 project, author = "rnd", "the rnd authors"
 copyright = "the rnd authors, MIT licence"
@@ -31,24 +28,11 @@ autodoc_typehints = "description"
 autodoc_mock_imports = ["stable_baselines3", "torchrl", "tensordict"]
 exclude_patterns = ["_build"]
 
-COMMANDS = {
-    "train": (train.flags_of(preset(DEFAULT_JOB, "choices")), train.DESCRIPTION),
-    "resume": (resume.Options, resume.DESCRIPTION),
-    "report": (report.Options, report.DESCRIPTION),
-    "watch": (watch.WatchOptions, watch.DESCRIPTION),
-    "evaluate": (evaluate.Options, evaluate.DESCRIPTION),
-    "zoo": (zoo.Options, zoo.DESCRIPTION),
-    "paper": (paper.Options, cli.COMMANDS["paper"][1]),
-    "export": (export.Options, export.DESCRIPTION),
-    "import": (import_.Options, import_.DESCRIPTION),
-    **{f"bench {name}": (import_module(path).Options, text) for name, (path, text) in bench.BENCHES.items()},
-}
-
 
 def flags_page() -> str:
     """Every command with its flags, from the dataclasses that they are read from."""
     lines = ["# Commands and flags", "", "After reading this page you know every flag. It is made from the code.", ""]
-    for name, (options, description) in COMMANDS.items():
+    for name, (options, description) in tables().items():
         table = rows(options, "--")
         lines += [f"## `rnd {name}`", "", description, ""]
         lines += ["| flag | default | meaning |", "| --- | --- | --- |", *table, ""] if table else []

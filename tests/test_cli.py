@@ -3,13 +3,18 @@
 import os
 import subprocess
 import sys
+from pathlib import Path
 
+import numpy as np
 import pytest
+from ale_py import roms
 
 from rnd import cli
 from rnd.cli import OTHER_NAMES, flags, positionals, share_cores
+from rnd.commands.completion import tables
 from rnd.config import Config
 from rnd.envs import native
+from rnd.errors import UserError
 
 
 def rnd(*arguments, **environment):
@@ -34,7 +39,15 @@ def test_version_names_the_backends():
     assert done.returncode == 0
     for word in ("rnd 0.", "torch 2.", "cuda", "ale-py", "gymnasium"):
         assert word in done.stdout
-    assert f"native core: {native.why_unavailable() or f'yes, {len(native.supported_games())} games'}" in done.stdout
+    assert f"native core: {native.version()}" in done.stdout
+
+
+@pytest.mark.skipif(not native.available(), reason="no native core")
+def test_version_names_the_instruction_set_that_environments_use():
+    rom = Path(roms.get_rom_path("montezuma_revenge")).read_bytes()
+    batch = native.AtariBatch(rom, "montezuma_revenge", np.zeros(1, np.uint64), threads=1)
+    assert batch.simd in ("avx512", "avx2", "portable")
+    assert native.version() == f"yes, {batch.simd}, {len(native.supported_games())} games"
 
 
 def test_version_says_why_there_is_no_native_core(monkeypatch):
@@ -141,3 +154,38 @@ def test_a_short_atari_run_is_calm(tmp_path):
     assert "A.L.E" not in done.stdout
     assert (tmp_path / "m" / "metrics.csv").exists()
     assert "instead of 6,400" in done.stdout  # the random agent's steps are cut to a tenth of the run
+
+
+COMPLETE = 'COMP_WORDS=(rnd {0}); COMP_CWORD={1}; _rnd rnd "{2}" "{3}"; echo "${{COMPREPLY[*]}}"'
+"""What bash does on the tab key: the words, the number of the last one, the last one, the one before."""
+
+
+def test_the_shell_completes_commands_flags_and_names(capsys, tmp_path):
+    cli.dispatch(["completion", "bash"])
+    script = capsys.readouterr().out
+
+    def complete(line):
+        before, word = ["rnd", *line.split(" ")][-2:]
+        asked = COMPLETE.format(line, len(line.split(" ")), word, before)
+        done = subprocess.run(["bash", "-c", script + asked], capture_output=True, text=True, check=True)
+        assert not done.stderr
+        return done.stdout.split()
+
+    assert complete("tr") == ["train"]
+    assert {*complete("")} == {*cli.COMMANDS}
+    assert "--bonus" in complete("train --bon") and "--bonus-options.keep" in complete("train --bon")
+    assert complete("train mont") == ["montezuma"]
+    assert complete("train --bonus au") == ["autoencoder"]
+    assert complete("paper figure3-") == ["figure3-release"]
+    assert complete("bench envs --tr") == ["--translate"]
+    assert complete("evaluate runs") == []  # then the shell completes files
+    assert complete("train --config ") == []
+
+
+def test_completion_and_the_reference_know_every_command():
+    assert {name.split()[0] for name in tables()} == {*cli.COMMANDS}
+
+
+def test_a_shell_without_completion_is_refused(capsys):
+    with pytest.raises(UserError, match="nearest: zsh"):
+        cli.dispatch(["completion", "zhs"])

@@ -11,7 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from pages import FILES
 from rnd import cli
+from rnd.commands.completion import tables
 
 ROOT = Path(__file__).parents[1]
 # log.md names commands of earlier commits; slurm.md has whole scripts for a cluster.
@@ -65,6 +67,7 @@ WORKS = (
     "rnd.record.zoo.write_card",
     "rnd.record.parts.export_parts",
     "rnd.record.parts.import_parts",
+    "rnd.commands.completion.tables",
     "rnd.commands.paper._list_all",
     "rnd.commands.paper._list",
     "rnd.commands.paper._print_plan",
@@ -76,6 +79,12 @@ WORKS = (
     "rnd.bench.train.run",
 )
 """The functions that begin the work of a command, after its arguments are read."""
+
+
+def write_own(folder: Path) -> None:
+    """The modules that a reader has written: those of the pages, and my_package."""
+    for name, text in (FILES | {"my_package.py": MY_PACKAGE}).items():
+        (folder / name).write_text(text)
 
 
 class ReachedError(Exception):
@@ -110,6 +119,21 @@ BLOCKS = [(page, command) for page in PAGES for command in commands(page)]
 ALL = dict.fromkeys([*(command for _, command in BLOCKS), *(command for page in PAGES for command in inline(page))])
 
 
+FLAGS = {"--help", "--version", *(flag for options, _ in tables().values() for flag in cli.flags(options))}
+OPTIONS = ("--bonus-options.", "--policy-options.", "--writer-options.")
+"""Of components; which ones there are depends on the component."""
+OF_OTHERS = {"--cores", "--emulator", "--network"}
+"""Of benchmarks/scaling_model.py."""
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_flags_that_are_named_exist(page):
+    text = re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL)
+    spans = [span for span in re.findall(r"`([^`\n]+)`", text) if span.startswith(("-", "rnd "))]
+    named = {flag for span in spans for flag in re.findall(r"(?<![\w-])--[a-z][\w.-]*", span)}
+    assert not {flag for flag in named - FLAGS - OF_OTHERS if not flag.startswith(OPTIONS)}
+
+
 def test_the_commands_are_found():
     found = [command for _, command in BLOCKS]
     assert {"make train", "rnd bench train", "pip install --editable ."} <= {*found}
@@ -138,7 +162,7 @@ def parse(arguments: list[str], folder: Path, monkeypatch: pytest.MonkeyPatch) -
     """Everything that `rnd` does with its arguments before its work begins."""
     (folder / "runs/NAME").mkdir(parents=True)
     (folder / "runs/NAME/config.json").write_text("{}")
-    (folder / "my_package.py").write_text(MY_PACKAGE)
+    write_own(folder)
     monkeypatch.chdir(folder)
     monkeypatch.syspath_prepend(folder)
 
@@ -174,7 +198,7 @@ def clone(tmp_path_factory):
         if (ROOT / name).is_file():
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(ROOT / name, folder / name)
-    (folder / "my_package.py").write_text(MY_PACKAGE)
+    write_own(folder)
     shell("make .venv/.installed && python -c 'import rnd.envs.native._core'", folder)
     shell("rnd train --frames 10000 --name NAME", folder)
     return folder

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
 import pytest
+
+from pages import FILES
+from rnd.config import Config
 
 ROOT = Path(__file__).parents[1]
 PAGES = [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("results/*/README.md")]
@@ -21,7 +25,7 @@ pages = pytest.mark.parametrize("page", PAGES, ids=[str(page.relative_to(ROOT)) 
 def test_files_that_are_named_exist(page):
     if page.name in ("CHANGELOG.md", "log.md"):  # they also name what is gone
         return
-    known = {path.name for path in CODE} | OTHERS
+    known = {path.name for path in CODE} | OTHERS | {*FILES}
     named = {Path(name).name for name in re.findall(r"[\w/]+\.py\b", page.read_text())}
     assert not {name for name in named - known if "NAME" not in name}
 
@@ -50,3 +54,24 @@ def test_every_fault_is_listed_and_names_a_test_that_exists():
     assert {int(number) for number in faults} == {int(number) for number, _ in rows} == {*range(1, 45)}
     for file, test in re.findall(r"`([\w/]+\.py)::(test_\w+)", page):
         assert f"def {test}(" in (ROOT / "tests" / file).read_text(), f"{file}::{test}"
+
+
+def test_the_papers_hyperparameters_are_the_defaults():
+    page = (ROOT / "docs" / "paper-to-code.md").read_text()
+    rows = re.findall(r"^\| .* \| ([\d.,]+) \| `--([\w.-]+)` \|$", page, re.MULTILINE)
+    assert len(rows) == 16
+    for value, flag in rows:
+        assert float(Config().flat()[flag.replace("-", "_")]) == float(value.replace(",", "")), flag
+
+
+def test_every_agent_of_the_zoo_has_the_same_files_and_its_score_on_the_card():
+    agents = [path.parent for path in ROOT.glob("results/*/README.md")]
+    if not agents:
+        pytest.skip("the source distribution has no results")
+    files = ("agent.safetensors.xz", "agent.json", "config.json", "metrics.csv", "evaluation.json", "episode.mp4")
+    assert not [str(agent / name) for agent in agents for name in files if not (agent / name).is_file()]
+    assert max(path.stat().st_size for agent in agents for path in agent.iterdir()) < 10_000_000
+    for agent in agents:
+        score = json.loads((agent / "evaluation.json").read_text())["mean_return"]
+        card = (agent / "README.md").read_text()
+        assert card.startswith("---\nlibrary_name: rnd\n") and f"name: mean_reward, value: {score:.2f} +/- " in card

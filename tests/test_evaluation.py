@@ -55,6 +55,12 @@ def test_the_episodes_are_those_of_watch_however_many_are_played_at_once(cartpol
     assert len(set(found.lengths)) > 1
 
 
+def test_success_is_reported_where_the_environment_has_a_goal(tmp_path, cartpole):
+    found = evaluate(load_agent(trained(tmp_path, "rnd/DeepSea-4")), 20)
+    assert found.summary()["success"] == np.mean([one > 0.5 for one in found.returns])
+    assert "success" not in evaluate(load_agent(cartpole), 2).summary()
+
+
 def test_continuous_actions_and_greedy_play(tmp_path):
     agent = load_agent(trained(tmp_path, "Pendulum-v1"))
     found = evaluate(agent, 2, seed=1)

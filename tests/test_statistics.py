@@ -5,7 +5,13 @@ import math
 import numpy as np
 import pytest
 
-from rnd.statistics import bootstrap_interval, interquartile_mean, probability_of_improvement
+from rnd.statistics import (
+    bootstrap_interval,
+    difference_interval,
+    interquartile_mean,
+    mean_and_error,
+    probability_of_improvement,
+)
 
 NAN = math.nan
 
@@ -20,6 +26,18 @@ def test_interquartile_mean_by_hand(values, expected):
 def test_interquartile_mean_ignores_what_is_missing():
     y = np.array([[0.0, NAN], [1, NAN], [5, NAN], [100, NAN], [NAN, NAN]])
     np.testing.assert_allclose(interquartile_mean(y), [3, NAN])
+
+
+def test_means_and_standard_errors_by_hand():
+    mean, error = mean_and_error(np.array([[1.0, 5, NAN], [3, NAN, NAN]]))
+    np.testing.assert_allclose(mean, [2, 5, NAN])
+    np.testing.assert_allclose(error, [1, 0, 0])  # sqrt(2) / sqrt(2); a single value; none
+
+
+def test_the_interval_of_a_difference():
+    assert difference_interval(np.full(4, 3.0), np.full(5, 1.0)) == (2, 2)
+    low, high = difference_interval(np.arange(20.0), np.arange(20.0))
+    assert -8 < low < 0 < high < 8
 
 
 def test_the_bootstrap_draws_within_tasks():

@@ -28,6 +28,7 @@ from rnd.plugins.spaces import ObservationEncoder
 from rnd.presets import DEFAULT_JOB, preset
 from rnd.record import export, zoo
 from rnd.record.about import spec_from_dict
+from rnd.report.options import WatchOptions
 from rnd.rollout import Actor
 from rnd.transitions import Transitions
 
@@ -140,6 +141,16 @@ class Agent:
         if episodes < 1:
             raise UserError(f"episodes must be 1 or more, not {episodes}")
         return evaluate(self._parts, episodes, seed, greedy)
+
+    def watch(self, episodes: int = 1, seed: int = 1) -> list[Path]:
+        """Play episodes and write the best one as video, strip of frames and table, as `rnd watch` does; returns the
+        paths of .mp4, .png, .svg and .csv."""
+        from rich.console import Console
+
+        from rnd.report.watch import watch
+
+        options = WatchOptions(episodes, seed=seed, trust=True)  # its code runs already
+        return watch(self.path, options, Console(quiet=True))
 
     def _encoded(self, obs: Any) -> tuple[Tensor, bool]:
         """Encoded observations [N, X], and whether one was given instead of a batch."""

@@ -30,6 +30,7 @@ COMMANDS = {
     "export": ("rnd.commands.export", "share an agent, or a checkpoint in parts: rnd export RUN [--max-part 15MB]"),
     "import": ("rnd.commands.import_", "join an exported checkpoint into a run folder: rnd import FOLDER"),
     "bench": ("rnd.commands.bench", "measure speed and its limits: rnd bench envs, learner or train"),
+    "completion": ("rnd.commands.completion", "print a script for the shell's completion: rnd completion bash"),
 }
 """Name to (module with a `main(arguments)`, one line for --help)."""
 
@@ -107,7 +108,7 @@ def dispatch(arguments: list[str]) -> int:
 
 def overview() -> str:
     lines = [f"rnd {__version__}: exploration by random network distillation", "", "commands:"]
-    lines += [f"  {name:<8} {text}" for name, (_, text) in COMMANDS.items()]
+    lines += [f"  {name:<10} {text}" for name, (_, text) in COMMANDS.items()]
     return "\n".join([*lines, "", "rnd COMMAND --help explains the flags; rnd --version names the backends found."])
 
 
@@ -121,7 +122,7 @@ def version() -> str:
     cuda = torch.cuda.get_device_name() if torch.cuda.is_available() else "none"
     parts = [f"rnd {__version__}", f"torch {torch.__version__}", f"cuda {cuda}"]
     parts += [f"{name} {package_version(name) or 'not installed'}" for name in ("ale-py", "gymnasium", "minigrid")]
-    parts.append(f"native core: {native.why_unavailable() or f'yes, {len(native.supported_games())} games'}")
+    parts.append(f"native core: {native.version()}")
     return "\n".join(parts)
 
 

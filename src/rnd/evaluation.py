@@ -20,7 +20,6 @@ from rnd.config import Config
 from rnd.envs.interface import Episode
 from rnd.envs.splitmix import environment_seed
 from rnd.graphs import channels_last
-from rnd.record.about import spec_from_dict
 from rnd.record.export import Agent
 from rnd.rollout import Actor, random_actions
 from rnd.statistics import difference_interval, interquartile_mean, mean_interval, probability_of_improvement
@@ -105,9 +104,11 @@ def evaluate(
 
     `progress` is called with the number of finished episodes."""
     played: list[Episode] = []
+    success_return = None
     for first in range(0, episodes, AT_ONCE):
         config = evaluation_config(agent.config, seed, first, min(AT_ONCE, episodes - first))
-        played += play_at_once(agent, config, seed, greedy, progress)
+        some, success_return = play_at_once(agent, config, seed, greedy, progress)
+        played += some
     return Evaluation(
         agent.config.env.id,
         int(agent.card["frames"]),
@@ -116,7 +117,7 @@ def evaluate(
         [one.episode_return for one in played],
         [one.length for one in played],
         [sorted(one.rooms) for one in played],
-        spec_from_dict(agent.config.env.id, agent.card["spec"]).success_return,
+        success_return,
     )
 
 
@@ -129,8 +130,9 @@ def evaluation_config(config: Config, seed: int, first: int, count: int) -> Conf
 
 def play_at_once(
     agent: Agent, config: Config, seed: int, greedy: bool, progress: Callable[[int], None]
-) -> list[Episode]:
-    """The first episode of every environment of `config`. Those that have played theirs step on, without the policy."""
+) -> tuple[list[Episode], float | None]:
+    """The first episode of every environment of `config`, and above which return one is a success. Environments that
+    have played theirs step on, without the policy."""
     count, cpu, found = config.env.num_envs, torch.device("cpu"), dict[int, Episode]()
     generators = [
         torch.Generator().manual_seed(environment_seed(seed, config.env.first + i) >> 1) for i in range(count)
@@ -155,4 +157,4 @@ def play_at_once(
             state = env.state_dict()
             endless = [i for i in range(count) if i not in found]
             found |= {i: Episode(i, float(state["returns"][i]), LONGEST, frozenset()) for i in endless}
-    return [found[i] for i in range(count)]
+        return [found[i] for i in range(count)], env.spec.success_return

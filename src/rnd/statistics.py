@@ -1,5 +1,5 @@
-"""Statistics over few runs: interquartile means, bootstrap intervals, probability of improvement (Agarwal et al. 2021,
-"Deep reinforcement learning at the edge of the statistical precipice").
+"""Statistics over few runs: means with standard errors, interquartile means, bootstrap intervals, probability of
+improvement (Agarwal et al. 2021, "Deep reinforcement learning at the edge of the statistical precipice").
 
 Legend: R runs, X columns.
 """
@@ -12,6 +12,15 @@ import numpy as np
 
 RESAMPLES = 2_000
 INTERVAL = 0.95
+
+
+def mean_and_error(y_RX: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and standard error of the known values of each column; the error of a single value is 0."""
+    known = np.isfinite(y_RX).sum(axis=0)
+    with np.errstate(invalid="ignore"):
+        mean = np.nansum(y_RX, axis=0) / known
+    squares = np.nansum((y_RX - mean) ** 2, axis=0)
+    return mean, np.sqrt(squares / np.maximum(known - 1, 1) / np.maximum(known, 1))
 
 
 def interquartile_mean(y_RX: np.ndarray) -> np.ndarray:
@@ -32,10 +41,18 @@ def bootstrap_interval(
     """95% percentile interval of a statistic over the scores of all tasks, one array [R] each.
 
     Stratified: runs are drawn within their task. `statistic` reduces the first axis of an array [R, X]."""
+    return middle(statistic(np.concatenate(resampled(tasks, seed))))
+
+
+def resampled(tasks: Sequence[np.ndarray], seed: int) -> list[np.ndarray]:
+    """RESAMPLES draws with replacement of the scores of each task: [R, RESAMPLES] each."""
     random = np.random.default_rng(seed)
-    drawn = [scores[(random.random((len(scores), RESAMPLES)) * len(scores)).astype(int)] for scores in tasks]
-    tails = [(1 - INTERVAL) / 2, (1 + INTERVAL) / 2]
-    low, high = np.quantile(statistic(np.concatenate(drawn)), tails)
+    return [scores[(random.random((len(scores), RESAMPLES)) * len(scores)).astype(int)] for scores in tasks]
+
+
+def middle(values: np.ndarray) -> tuple[float, float]:
+    """The ends of the middle 95%."""
+    low, high = np.quantile(values, [(1 - INTERVAL) / 2, (1 + INTERVAL) / 2])
     return float(low), float(high)
 
 
@@ -53,7 +70,5 @@ def mean_interval(scores_R: np.ndarray) -> tuple[float, float]:
 
 def difference_interval(first_R: np.ndarray, second_R: np.ndarray, seed: int = 0) -> tuple[float, float]:
     """95% bootstrap interval of the difference of two means."""
-    random = np.random.default_rng(seed)
-    means = [x[random.integers(len(x), size=(len(x), RESAMPLES))].mean(axis=0) for x in (first_R, second_R)]
-    low, high = np.quantile(means[0] - means[1], [(1 - INTERVAL) / 2, (1 + INTERVAL) / 2])
-    return float(low), float(high)
+    first, second = resampled([first_R, second_R], seed)
+    return middle(first.mean(axis=0) - second.mean(axis=0))

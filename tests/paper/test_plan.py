@@ -9,10 +9,14 @@ from pathlib import Path
 import pytest
 
 from rnd import cli
+from rnd.config import BonusOptions
 from rnd.errors import UserError
+from rnd.jobs.planned import State
 from rnd.paper.drawing import draw_recipe, picture_of
-from rnd.paper.plan import Scale, State, planned_runs
-from rnd.paper.recipes import RECIPES
+from rnd.paper.plan import Scale, planned_runs
+from rnd.paper.recipes import RECIPES, Arm, Recipe
+from rnd.paper.speed import frames_per_second
+from rnd.presets import small
 
 STORED = Path(__file__).parents[1] / "report" / "stored"
 
@@ -59,7 +63,7 @@ def test_a_scale_outside_is_refused(factor):
 
 def test_one_arm_and_one_seed(tmp_path):
     found = planned_runs(RECIPES["figure3"](), Scale(), tmp_path, only="episodic-0.99", seed=4)
-    assert [(run.arm.name, run.seed) for run in found] == [("episodic-0.99", 4)]
+    assert [(run.group, run.config.seed) for run in found] == [("episodic-0.99", 4)]
     with pytest.raises(UserError, match=r"nonepisodic-0\.99"):
         planned_runs(RECIPES["figure3"](), Scale(), tmp_path, only="nonepisodic")
     with pytest.raises(UserError, match=r"figure1 has only seed 1, not 2"):
@@ -102,7 +106,7 @@ def test_the_papers_best_return_is_in_the_panel_of_best_returns(tmp_path):
 def test_table1_compares_with_the_paper(tmp_path):
     recipe = RECIPES["table1"]()
     found = planned_runs(recipe, Scale(), tmp_path)
-    rnd = [run for run in found if run.arm.name == "montezuma-rnd"]
+    rnd = [run for run in found if run.group == "montezuma-rnd"]
     for run, name in zip(rnd, ("rnd-s1", "rnd-s2"), strict=False):
         store(run, name)
     paths = draw_recipe(recipe, found, Scale(), tmp_path, iqm=False)
@@ -123,7 +127,7 @@ def test_table1_shows_what_is_finished_and_states_what_is_missing(tmp_path, monk
     stored = {"venture-none": ("rnd-s1", "rnd-s3"), "pitfall-rnd": ("rnd-s3", "rnd-s3", "rnd-s3")}
     stored["montezuma-rnd"] = ("rnd-s1", "rnd-s2", "ppo-s1")
     for arm, names in stored.items():
-        for run, name in zip((run for run in found if run.arm.name == arm), names, strict=False):
+        for run, name in zip((run for run in found if run.group == arm), names, strict=False):
             store(run, name)
     monkeypatch.setattr("rnd.commands.paper._run", lambda todo, *_: len(todo))
     assert command("table1", "--out", str(tmp_path)) == 1
@@ -193,3 +197,25 @@ def test_flags_with_several_values_follow_the_name(monkeypatch, capsys):
 def test_wrong_arguments_give_one_line(words, capsys):
     assert command(*words) == 2
     assert capsys.readouterr().err.count("\n") == 1
+
+
+def tiny() -> Recipe:
+    """A grid instead of Montezuma's Revenge."""
+    config = small("MiniGrid-Empty-5x5-v0", "choices")
+    options = BonusOptions(features=8, hidden=8, random_steps=16)
+    config = replace(config, env=replace(config.env, num_envs=4), bonus_options=options, frames=512, device="cpu")
+    return Recipe("figure1", "Figure 1", (Arm("rnd", "RND", config),), seeds=1)
+
+
+def test_figure1_trains_an_agent_and_plays_it(tmp_path, monkeypatch, capsys):
+    """The whole command."""
+    monkeypatch.setitem(RECIPES, "figure1", tiny)
+    assert command("figure1", "--episodes", "2", "--out", str(tmp_path)) == 0, capsys.readouterr().out
+    assert all((tmp_path / f"figure1{ending}").stat().st_size for ending in (".mp4", ".png", ".svg", ".csv"))
+
+
+def test_the_speed_is_measured_once(tmp_path):
+    recipe = tiny()
+    speed = frames_per_second(recipe, planned_runs(recipe, Scale(), tmp_path), tmp_path)
+    assert speed["mlp"][0] > 0 and speed["mlp"][1] == "a short trial"
+    assert frames_per_second(recipe, planned_runs(recipe, Scale(), tmp_path), tmp_path) == speed

@@ -4,6 +4,7 @@ import csv
 import json
 import sys
 from dataclasses import replace
+from types import SimpleNamespace
 
 import cv2
 import numpy as np
@@ -20,6 +21,7 @@ from rnd.record.export import export_agent, load_agent
 from rnd.report.events import Events
 from rnd.report.options import WatchOptions
 from rnd.report.play import Camera, as_picture, environment, episode, play, screen
+from rnd.report.strip import events_near
 from rnd.report.video import ACCENT, CURVE, GAME, HEIGHT, WIDTH, Overlay
 from rnd.report.watch import watch
 from rnd.transitions import Transitions
@@ -278,3 +280,14 @@ def test_an_exported_agent_plays_as_its_run_does(trained, tmp_path):
         for path, name in ((trained, "run"), (file, "file"))
     )
     assert run_table.read_text() == file_table.read_text()
+
+
+def test_a_reward_in_every_step_is_no_event():
+    def of(*rewards):
+        events = [(f"reward {reward:+g}",) if reward else () for reward in rewards]
+        steps = [SimpleNamespace(reward=r, events=e) for r, e in zip(rewards, events, strict=True)]
+        steps[-1].events += ("end of the episode",)
+        return SimpleNamespace(steps=steps)
+
+    assert events_near(of(0, 0, 1, 0), 2) == "reward +1, end of the episode"
+    assert events_near(of(-0.1, -0.2, -0.1, 99.9), 2) == "end of the episode"

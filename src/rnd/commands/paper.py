@@ -13,8 +13,9 @@ from rnd.cli import parse, positional
 from rnd.config import PositiveFloat, PositiveInt, Seed
 from rnd.console import say
 from rnd.errors import RunError, UserError, nearest
+from rnd.jobs.planned import PlannedRun, State
 from rnd.paper.drawing import draw_recipe, lines_of, picture_name
-from rnd.paper.plan import PlannedRun, Scale, State, planned_runs
+from rnd.paper.plan import Scale, planned_runs
 from rnd.paper.recipes import RECIPES, Recipe
 from rnd.paper.speed import frames_per_second
 from rnd.record.progress import count, duration
@@ -62,11 +63,6 @@ class Options:
 
 
 def main(arguments: list[str]) -> None:
-    if arguments[:1] == ["--run-config"] and len(arguments) == 2:  # one job of a scheduler
-        from rnd.paper.jobs import train
-
-        train(Path(arguments[1]))
-        return
     names = sorted({*RECIPES, *PROGRAMS})
     description = f"Run an experiment of the paper and draw it. NAME: {', '.join(names)}."
     # A program's name comes off first where it stands first: its flags may have several values, as --classes 1 2.
@@ -108,9 +104,9 @@ def _experiment(recipe: Recipe, options: Options) -> None:
 
 def _run(todo: list[PlannedRun], options: Options, console: Console) -> int:
     """Train the runs and print each outcome; returns how many failed."""
-    from rnd.paper.jobs import Scheduler
-    from rnd.paper.local import LocalJobs
-    from rnd.paper.ray_jobs import RayJobs
+    from rnd.jobs.local import LocalJobs
+    from rnd.jobs.ray_jobs import RayJobs
+    from rnd.jobs.scheduler import Scheduler
 
     scheduler: Scheduler = LocalJobs(options.jobs, console)
     if options.ray is not None:
@@ -157,7 +153,7 @@ def _list(recipe: Recipe, chosen: list[PlannedRun], scale: Scale, out: Path, con
         table.add_column(title, overflow="fold")
     total = 0.0
     for arm in recipe.arms:
-        own = [planned for planned in chosen if planned.arm is arm]
+        own = [planned for planned in chosen if planned.group == arm.name]
         if not own:
             continue
         config = own[0].config

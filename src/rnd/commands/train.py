@@ -38,6 +38,11 @@ class Flags(Config):
 
 
 def main(arguments: list[str]) -> None:
+    if arguments[:1] == ["--run-config"] and len(arguments) == 2:  # one job of a scheduler
+        from rnd.jobs.scheduler import train
+
+        train(Path(arguments[1]))
+        return
     # The components decide which options exist, and so which flags.
     named = {name: value_of(name, arguments) for name in ("bonus", "policy", "writers")}
     chosen: dict[str, Any] = {name: value for name, value in named.items() if value is not None}
@@ -101,13 +106,11 @@ def seeds_of(text: str) -> list[int]:
 def train_seeds(config: Config, seeds: list[int], jobs: int, console: Console) -> None:
     """One run per seed, in processes of their own."""
     from rnd.console import say
-    from rnd.paper.local import LocalJobs
-    from rnd.paper.plan import PlannedRun, State
-    from rnd.paper.recipes import Arm
+    from rnd.jobs.local import LocalJobs
+    from rnd.jobs.planned import PlannedRun, State
 
     name = config.name or replace(config, seed=0).run_name.removesuffix("-s0")
-    arm = Arm(name, name, config)
-    runs = [PlannedRun(arm, seed, replace(config, seed=seed, name=f"{name}-s{seed}")) for seed in seeds]
+    runs = [PlannedRun(name, replace(config, seed=seed, name=f"{name}-s{seed}")) for seed in seeds]
     todo = [run for run in runs if run.state() is not State.FINISHED]
     failed = 0
     for outcome in LocalJobs(jobs, console).run(todo) if todo else ():

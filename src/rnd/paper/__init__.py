@@ -1,1 +1,1 @@
-"""The paper's experiments: one recipe per figure or table, and the schedulers that train its runs."""
+"""The paper's experiments: one recipe per figure or table, and where its runs are."""

@@ -9,10 +9,12 @@ from pathlib import Path
 
 import numpy as np
 
-from rnd.paper.plan import PlannedRun, Scale
+from rnd.jobs.planned import PlannedRun
+from rnd.paper.plan import Scale
 from rnd.paper.recipes import SIX_GAMES, TABLE1, Recipe
 from rnd.record.tables import csv_text
 from rnd.report.figure import Line, Panel, Picture, draw, footer, new_figure, save
+from rnd.statistics import mean_and_error
 
 MEASURES = {"return_mean": "mean episodic return", "return_best": "best episodic return so far", "rooms": "rooms found"}
 
@@ -21,7 +23,7 @@ def lines_of(recipe: Recipe, runs: Sequence[PlannedRun]) -> list[Line]:
     """Per arm the runs that have data, and how many are planned."""
     lines = []
     for arm in recipe.arms:
-        own = [planned for planned in runs if planned.arm is arm]
+        own = [planned for planned in runs if planned.group == arm.name]
         found = tuple(run for planned in own if (run := planned.read()) and run.iterations)
         lines.append(Line(arm.label, found, len(own), arm.panel))
     return lines
@@ -56,8 +58,8 @@ def final_returns(lines: Sequence[Line]) -> dict[tuple[str, str], tuple[float, f
     table = {}
     for line in lines:
         values = np.array([value for run in line.finished if math.isfinite(value := run.last("return_mean"))])
-        error = float(values.std(ddof=1) / math.sqrt(len(values))) if len(values) > 1 else math.nan
-        table[line.group, line.label] = (float(values.mean()) if len(values) else math.nan, error, len(values))
+        mean, error = map(float, mean_and_error(values))
+        table[line.group, line.label] = (mean, error if len(values) > 1 else math.nan, len(values))
     return table
 
 

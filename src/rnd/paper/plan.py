@@ -8,62 +8,18 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from enum import StrEnum
 from itertools import product
 from pathlib import Path
 
 from rnd.config import Config
 from rnd.errors import UserError, nearest
-from rnd.paper.recipes import Arm, Recipe
+from rnd.jobs.planned import PlannedRun
+from rnd.paper.recipes import Recipe
 from rnd.record.progress import count
-from rnd.report.runs import Run, digest, game_of, read_run
+from rnd.report.runs import digest, game_of
 
 FEWEST_SEEDS = 2
 """One seed alone has no standard error."""
-
-
-class State(StrEnum):
-    """How far a planned run is."""
-
-    MISSING = "to run"
-    PARTIAL = "to resume"
-    FINISHED = "finished"
-
-
-@dataclass(frozen=True)
-class PlannedRun:
-    """One run of a figure: an arm with a seed."""
-
-    arm: Arm
-    seed: int
-    config: Config
-    """Complete: `out` and `name` give the folder."""
-
-    @property
-    def path(self) -> Path:
-        return Path(self.config.out) / self.config.run_name
-
-    @property
-    def label(self) -> str:
-        return f"{self.arm.name}, seed {self.seed}"
-
-    @property
-    def frames(self) -> int:
-        return self.config.iterations * self.config.frames_per_rollout
-
-    def on(self, device: str) -> PlannedRun:
-        """The same run on another device."""
-        return replace(self, config=replace(self.config, device=device))
-
-    def read(self) -> Run | None:
-        """The contents of the run folder; None before it exists."""
-        return read_run(self.path) if self.path.is_dir() else None
-
-    def state(self) -> State:
-        run = self.read()
-        if run is None:
-            return State.MISSING
-        return State.FINISHED if run.finished else State.PARTIAL
 
 
 @dataclass(frozen=True)
@@ -126,5 +82,5 @@ def planned_runs(
     for s, arm in product(seeds if seed is None else (seed,), arms):
         config = replace(scale.config(arm.config), seed=s)
         name = f"{game_of(config).lower()}-{config.bonus}-{config.policy}-{digest(config)}-s{s}"
-        found.append(PlannedRun(arm, s, replace(config, out=str(out / "runs"), name=name)))
+        found.append(PlannedRun(arm.name, replace(config, out=str(out / "runs"), name=name)))
     return found

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from rnd.config import Config
-from rnd.paper.plan import PlannedRun
+from rnd.jobs.planned import PlannedRun
 from rnd.paper.recipes import Recipe
 from rnd.record.files import read_json, understood, write_json
 

@@ -14,7 +14,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from rnd.statistics import bootstrap_interval, interquartile_mean
+from rnd import statistics
 
 K = TypeVar("K", bound=Hashable)
 
@@ -53,9 +53,7 @@ def mean_and_error(x: np.ndarray, y_RX: np.ndarray) -> Curve:
     runs = np.isfinite(y_RX).sum(axis=0)
     keep = runs > 0
     y_RX, runs = y_RX[:, keep], runs[keep]
-    mean = np.nanmean(y_RX, axis=0) if len(runs) else np.empty(0)
-    squares = np.nansum((y_RX - mean) ** 2, axis=0)
-    error = np.sqrt(squares / np.maximum(runs - 1, 1) / np.maximum(runs, 1))
+    mean, error = statistics.mean_and_error(y_RX)
     return Curve(x[keep], mean, mean - error, mean + error, runs)
 
 
@@ -65,8 +63,8 @@ def interquartile(x: np.ndarray, y_RX: np.ndarray, seed: int = 0) -> Curve:
     keep = runs > 0
     y_RX, runs = y_RX[:, keep], runs[keep]
     known = [column[np.isfinite(column)] for column in y_RX.T]
-    low, high = np.array([bootstrap_interval([values], seed=seed) for values in known]).reshape(-1, 2).T
-    return Curve(x[keep], interquartile_mean(y_RX), low, high, runs)
+    low, high = np.array([statistics.bootstrap_interval([values], seed=seed) for values in known]).reshape(-1, 2).T
+    return Curve(x[keep], statistics.interquartile_mean(y_RX), low, high, runs)
 
 
 def thin(curve: Curve, points: int) -> Curve:

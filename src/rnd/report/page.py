@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from rnd import __version__
+from rnd import __version__, statistics
 from rnd.record.files import make_folder, read_file, write_atomically
 from rnd.record.health import BonusHealth
 from rnd.record.progress import Trend, count, duration
@@ -218,8 +218,7 @@ def facts(group: Group) -> list[tuple[str, str]]:
 
 def mean_text(values: np.ndarray, *, percent: bool) -> str:
     """The mean, and the standard error where there are several values."""
-    curve = mean_and_error(np.zeros(1), values[:, None])
-    mean, error = float(curve.mean[0]), float(curve.high[0] - curve.mean[0])
+    mean, error = map(float, statistics.mean_and_error(values))
     form = "{:.0%}" if percent else "{:,.2f}" if abs(mean) >= 1 else "{:.3g}"
     return form.format(mean) + (f" ± {form.format(error)}" if len(values) > 1 else "")
 

@@ -46,7 +46,9 @@ def draw_strip(
 def events_near(episode: PlayedEpisode, index: int, reach: int = 3) -> str:
     """The events around a spike; the bonus of an event may come a few steps after it."""
     near = episode.steps[max(0, index - reach) : index + reach + 1]
-    return ", ".join(dict.fromkeys(event for step in near for event in step.events))
+    every = all(step.reward for step in near)  # a reward in every step is no event
+    events = dict.fromkeys(event for step in near for event in step.events)
+    return ", ".join(event for event in events if not (every and event.startswith("reward ")))
 
 
 def table(episode: PlayedEpisode, spikes: list[int]) -> str:

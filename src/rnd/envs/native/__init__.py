@@ -8,13 +8,13 @@ from __future__ import annotations
 
 _reason = ""
 try:
-    from rnd.envs.native._core import AtariBatch, known_games, shrink
+    from rnd.envs.native._core import AtariBatch, known_games, shrink, simd
 except ModuleNotFoundError:
     _reason = "not built"
 except ImportError as error:
     _reason = f"cannot be loaded: {error}"
 
-__all__ = ["AtariBatch", "available", "shrink", "supported_games", "why_unavailable"]
+__all__ = ["AtariBatch", "available", "shrink", "supported_games", "version", "why_unavailable"]
 
 
 def available() -> bool:
@@ -30,3 +30,8 @@ def why_unavailable() -> str:
 def supported_games() -> tuple[str, ...]:
     """The ROM names, as ale-py spells them, whose emulation is proven exact; none without the extension."""
     return known_games() if available() else ()
+
+
+def version() -> str:
+    """In one line: whether the extension is there, its instruction set on this processor, its games."""
+    return _reason or f"yes, {simd}, {len(supported_games())} games"

@@ -10,6 +10,7 @@ _Floats: TypeAlias = npt.NDArray[np.float32]
 _Ints: TypeAlias = npt.NDArray[np.int32]
 
 sources: str
+simd: str
 
 def known_games() -> tuple[str, ...]: ...
 def record_reached(rom: bytes, game: str, frames: int, seed: int) -> bytes: ...

@@ -131,6 +131,7 @@ NB_MODULE(_core, module) {
     }, "newest"_a, "other"_a, "frame"_a, "84 x 84 of the pixelwise maximum of two grey screens, as cv2.resize(..., INTER_AREA) makes it.");
 
     module.attr("sources") = RND_SOURCES;
+    module.attr("simd") = engine.name;
     module.def("record_reached", [](nb::bytes rom, const std::string& game, int frames, u64 seed) {
         std::vector<u8> reached;
         {

@@ -12,8 +12,9 @@ import pytest
 from rich.console import Console
 
 from rnd.errors import UserError, install
-from rnd.paper.plan import Scale, State, planned_runs
-from rnd.paper.ray_jobs import Needs, RayJobs, prepare
+from rnd.jobs.planned import State
+from rnd.jobs.ray_jobs import Needs, RayJobs, prepare
+from rnd.paper.plan import Scale, planned_runs
 from rnd.paper.recipes import figure3
 
 SCALE = 3e-6

@@ -13,8 +13,8 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemaining
 
 from rnd.console import say
 from rnd.envs.registry import cores, on_gpu
-from rnd.paper.jobs import Outcome, frames_done, job_files, limit_threads
-from rnd.paper.plan import PlannedRun
+from rnd.jobs.planned import PlannedRun
+from rnd.jobs.scheduler import Outcome, frames_done, job_files, limit_threads
 from rnd.record.files import open_regular, write_json
 from rnd.record.progress import LINE_EVERY, count
 
@@ -37,7 +37,7 @@ class Job:
         # A session of its own: Ctrl-C reaches the scheduler alone, which then stops its jobs with SIGTERM.
         # The pipe on standard input closes when the scheduler dies, also by SIGKILL.
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "rnd", "paper", "--run-config", str(path)],
+            [sys.executable, "-m", "rnd", "train", "--run-config", str(path)],
             stdin=subprocess.PIPE,
             stdout=self._output,
             stderr=subprocess.STDOUT,

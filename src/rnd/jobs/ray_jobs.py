@@ -20,9 +20,9 @@ from rich.console import Console
 
 from rnd.console import say
 from rnd.errors import RunError, UserError, install
-from rnd.paper.jobs import Outcome, frames_done, job_files, limit_threads, train
-from rnd.paper.local import POLL, Bars
-from rnd.paper.plan import PlannedRun
+from rnd.jobs.local import POLL, Bars
+from rnd.jobs.planned import PlannedRun
+from rnd.jobs.scheduler import Outcome, frames_done, job_files, limit_threads, train
 from rnd.record.files import open_regular, write_json
 
 MAX_RETRIES = 20

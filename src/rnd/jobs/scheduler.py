@@ -1,6 +1,6 @@
-"""Training the planned runs of a figure: what a scheduler is, and what every scheduler uses.
+"""Training planned runs: what a scheduler is, and what every scheduler uses.
 
-Each run is trained in a process of its own (`rnd paper --run-config FILE`, or a Ray worker), so that a crash costs one
+Each run is trained in a process of its own (`rnd train --run-config FILE`, or a Ray worker), so that a crash costs one
 run only.
 """
 
@@ -19,7 +19,7 @@ from rich.console import Console
 
 from rnd.config import Config
 from rnd.envs.registry import emulator_threads
-from rnd.paper.plan import PlannedRun
+from rnd.jobs.planned import PlannedRun
 from rnd.record.files import open_regular, read_json, understood
 
 

@@ -12,13 +12,12 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from rnd import cli
 from rnd.config import BonusOptions
-from rnd.paper.jobs import frames_done, limit_threads
-from rnd.paper.local import LocalJobs
-from rnd.paper.plan import Scale, State, planned_runs
-from rnd.paper.recipes import RECIPES, Arm, Recipe
-from rnd.paper.speed import frames_per_second
+from rnd.jobs.local import LocalJobs
+from rnd.jobs.planned import State
+from rnd.jobs.scheduler import frames_done, limit_threads
+from rnd.paper.plan import Scale, planned_runs
+from rnd.paper.recipes import Arm, Recipe
 from rnd.policy.mlp import WidthOptions
 from rnd.presets import preset, small
 
@@ -76,7 +75,7 @@ def run_all(found, jobs=2):
 def test_runs_are_trained_and_finished(tmp_path):
     found = planned_runs(recipe(), Scale(), tmp_path)
     outcomes = run_all(found)
-    assert {o.planned.arm.name for o in outcomes} == {"rnd", "none"} and not any(o.problem for o in outcomes)
+    assert {o.planned.group for o in outcomes} == {"rnd", "none"} and not any(o.problem for o in outcomes)
     assert {run.state() for run in found} == {State.FINISHED}
     assert frames_done(found[0]) == 6 * 4 * 128
 
@@ -84,7 +83,7 @@ def test_runs_are_trained_and_finished(tmp_path):
 def test_a_failing_run_is_reported_and_the_others_continue(tmp_path):
     good, bad = planned_runs(recipe(2), Scale(), tmp_path)
     config = replace(bad.config, env=replace(bad.config.env, id="CartPole-v77"), name="bad")
-    outcomes = {o.planned.arm.name: o.problem for o in run_all([replace(bad, config=config), good])}
+    outcomes = {o.planned.group: o.problem for o in run_all([replace(bad, config=config), good])}
     assert outcomes["rnd"] is None
     assert "exit code 2" in outcomes["none"] and "CartPole" in outcomes["none"]
 
@@ -157,26 +156,6 @@ def test_interrupted_and_repeated_the_command_completes(tmp_path, how):
     output, _ = third.communicate(timeout=300)
     assert third.returncode == 0 and "1 run, 1 finished" in output and (out / "tiny.png").exists()
     assert metrics.stat().st_mtime_ns == before
-
-
-def test_figure1_trains_an_agent_and_plays_it(tmp_path, monkeypatch, capsys):
-    """The whole command, on a grid instead of Montezuma's Revenge."""
-    config = small("MiniGrid-Empty-5x5-v0", "choices")
-    options = BonusOptions(features=8, hidden=8, random_steps=16)
-    config = replace(config, env=replace(config.env, num_envs=4), bonus_options=options, frames=512, device="cpu")
-    tiny = Recipe("figure1", "Figure 1", (Arm("rnd", "RND", config),), seeds=1)
-    monkeypatch.setitem(RECIPES, "figure1", lambda: tiny)
-    with pytest.raises(SystemExit) as stop:
-        cli.main(["paper", "figure1", "--episodes", "2", "--out", str(tmp_path)])
-    assert stop.value.code == 0, capsys.readouterr().out
-    assert all((tmp_path / f"figure1{ending}").stat().st_size for ending in (".mp4", ".png", ".svg", ".csv"))
-
-
-def test_the_speed_is_measured_once(tmp_path):
-    tiny = recipe()
-    speed = frames_per_second(tiny, planned_runs(tiny, Scale(), tmp_path), tmp_path)
-    assert speed["mlp"][0] > 0 and speed["mlp"][1] == "a short trial"
-    assert frames_per_second(tiny, planned_runs(tiny, Scale(), tmp_path), tmp_path) == speed
 
 
 def test_runs_share_the_cores():

@@ -79,3 +79,20 @@ def test_a_config_with_an_unknown_field_names_the_nearest():
 def test_what_cannot_run_is_refused(changes, message):
     with pytest.raises(UserError, match=message):
         replace(preset(DEFAULT_JOB), **changes).validate()
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"overlap": "yes"}, "config field overlap is 'yes', which is no bool"),
+        ({"frames": 1e6}, "config field frames is 1000000.0, which is no"),
+        ({"lr": "0.1"}, "config field lr is '0.1', which is no"),
+        ({"epochs": True}, "config field epochs is True, which is no"),
+        ({"bonus": None}, "config field bonus is None, which is no str"),
+        ({"precision": "tf16"}, "config field precision is 'tf16', which is no"),
+        ({"env": {"num_envs": [8]}}, r"config field env\.num_envs is \[8\], which is no"),
+    ],
+)
+def test_values_of_another_type_in_a_file_are_refused(changes, message):
+    with pytest.raises(UserError, match=message):
+        Config.from_dict(preset(DEFAULT_JOB).to_dict() | changes)

@@ -20,7 +20,8 @@ from rnd.record.parts import export_parts
 
 SEED, COUNT, STARTED = 18, 500, 100
 """Of the random lines: how many, and how many of them start Python anew."""
-ENVIRONMENT = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(SOURCE)}
+# Empty: Python keeps its bytecode, as for a user. Compiling all of PyTorch's modules takes eight seconds.
+ENVIRONMENT = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(SOURCE), "PYTHONDONTWRITEBYTECODE": ""}
 
 Run = Callable[[list[str], dict[str, str]], Answer]
 

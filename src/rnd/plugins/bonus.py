@@ -278,7 +278,8 @@ class Bonus:
         for draw_TN in draws:
             keep_TN = (draw_TN < config.keep) & steps.valid
             for rows, (transitions, target) in zip(groups, batches, strict=True):
-                loss = self.module.loss(transitions, target, keep_TN[:, rows].reshape(1, -1), config.keep)
+                moves = dataclasses.replace(transitions, draw=draw_TN[:, rows].reshape(1, -1))
+                loss = self.module.loss(moves, target, keep_TN[:, rows].reshape(1, -1), config.keep)
                 if not bool(torch.isfinite(loss)):
                     raise NonFiniteLossError({"bonus_loss": float(loss)})
                 self.optimizer.zero_grad(set_to_none=True)

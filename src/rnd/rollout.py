@@ -21,6 +21,7 @@ import torch
 from torch import Generator, Tensor
 
 from rnd import actions as act
+from rnd import visits
 from rnd.config import Config
 from rnd.distributed import check_keys, reshard_rows
 from rnd.envs.interface import PolicyInput, StepInfo, VectorEnv
@@ -30,7 +31,6 @@ from rnd.networks import STACK
 from rnd.policy.base import Policy, PolicyOutput
 from rnd.stopwatch import Stopwatch
 from rnd.transitions import Rollout, Transitions, next_age, stacks
-from rnd.visits import EpisodeVisits
 
 
 class StepSlot(NamedTuple):
@@ -86,7 +86,7 @@ class Collector:
         self.truncation_bootstrap = zeros(steps, envs)
         self.rewards = zeros(steps, envs)
         self.hidden_before = zeros(envs, policy.hidden_size)
-        self.visits = EpisodeVisits(envs, episode_memory, device) if episode_memory else None
+        self.visits = visits.EpisodeVisits(envs, episode_memory, device) if episode_memory else None
         self.first_visit = zeros(steps, envs, dtype=torch.bool) if episode_memory else None
         self.reward_host = torch.zeros(steps, envs, pin_memory=pin)
         self.done_host = torch.zeros(steps, envs, dtype=torch.bool, pin_memory=pin)
@@ -269,7 +269,7 @@ class Collector:
     @staticmethod
     def reshard(states: list[dict[str, Tensor]], world: int) -> list[dict[str, Tensor]]:
         """States of `world` ranks from those of another number: environments stay in order."""
-        axes = {"obs": 0, "first": 0, "age": 0, "hidden": 0, "history": 1, **EpisodeVisits.AXES}
+        axes = {"obs": 0, "first": 0, "age": 0, "hidden": 0, "history": 1, **visits.AXES}
         check_keys(states[0], axes, "the collector")
         rows = {name: reshard_rows([state[name] for state in states], world, axes[name]) for name in states[0]}
         return [{name: parts[rank] for name, parts in rows.items()} for rank in range(world)]

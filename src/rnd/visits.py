@@ -14,11 +14,12 @@ from torch import Tensor
 from rnd.bonus.count import CHUNK, hash64, mix, weyl
 
 
+AXES = {"visits": 1, "episode": 0}
+"""The axis of the environments in each entry of the state."""
+
+
 class EpisodeVisits:
     """The visits of the last L steps of every environment."""
-
-    AXES = {"visits": 1, "episode": 0}
-    """The axis of the environments in each entry of the state."""
 
     def __init__(self, num_envs: int, memory: int, device: torch.device):
         self.keys = torch.zeros(memory, num_envs, dtype=torch.int64, device=device)

@@ -13,7 +13,6 @@ from torch import Tensor
 
 from rnd.bonus.count import CHUNK, hash64, mix, weyl
 
-
 AXES = {"visits": 1, "episode": 0}
 """The axis of the environments in each entry of the state."""
 

@@ -28,6 +28,7 @@ class NovelD(RND):
         """Steps of an episode in which earlier visits are found. An Atari episode has at most 4,500."""
 
     reads_action = True
+    episode_memory = 4_500
 
     def __init__(self, observation: ObservationSpec, action: ActionSpec, options: Options):
         super().__init__(observation, action, options)

@@ -65,12 +65,12 @@ class DRND(RND):
 
 
 def drnd_bonus(prediction_Bk: Tensor, features_MBk: Tensor, alpha: float) -> Tensor:
-    """The paper's two bonuses, weighted. The fraction estimates 1/n: it is that of the means over all features, and
-    between 0 and 1."""
+    """The paper's two bonuses, weighted. Each feature estimates 1/n, which is between 0 and 1."""
     mean_Bk, square_Bk = features_MBk.mean(0), features_MBk.square().mean(0)
-    variance_B = (square_Bk - mean_Bk.square()).mean(1).clamp_min(SMALLEST_VARIANCE)
-    inverse_count_B = ((prediction_Bk.square() - mean_Bk.square()).mean(1) / variance_B).clamp(0, 1)
-    return alpha * squared_error(prediction_Bk, mean_Bk) + (1 - alpha) * inverse_count_B.sqrt()
+    variance_Bk = (square_Bk - mean_Bk.square()).clamp_min(SMALLEST_VARIANCE)
+    inverse_count_Bk = ((prediction_Bk.square() - mean_Bk.square()).abs() / variance_Bk).clamp_max(1)
+    distance_B = (prediction_Bk - mean_Bk).square().sum(1)
+    return alpha * distance_B + (1 - alpha) * inverse_count_Bk.sqrt().mean(1)
 
 
 def random_groups(draw_C: Tensor, weight_C: Tensor, groups: int) -> tuple[Tensor, Tensor]:

@@ -122,19 +122,19 @@ def test_snd_v_learns_to_tell_states_apart():
 
 def test_the_bonus_of_drnd_by_hand():
     """Two targets with the features 1 and 3: mean 2, variance 1. A prediction of 2.1 is one of 1 / 0.41 visits."""
-    features = torch.tensor([[[1.0, 1.0]], [[3.0, 3.0]]]).expand(2, 2, 2)
-    got = drnd_bonus(torch.tensor([[2.1, 1.9], [9.0, 2.0]]), features, alpha=0.9)
+    mean, square = torch.full((2, 2), 2.0), torch.full((2, 2), 5.0)
+    got = drnd_bonus(torch.tensor([[2.1, 1.9], [9.0, 2.0]]), mean, square, alpha=0.9)
     assert float(got[0]) == pytest.approx(0.9 * 2 * 0.1**2 + 0.1 * (0.41**0.5 + 0.39**0.5) / 2, rel=1e-4)
     assert float(got[1]) == pytest.approx(0.9 * 49 + 0.1 * (1 + 0) / 2, rel=1e-4), "1/n is at most 1"
 
 
 def test_the_pseudo_count_of_drnd_falls_with_the_visits():
     """The best prediction after n draws of a target is their mean."""
-    features, found = numbers(10, 1, 4000).double(), []
+    features, found = numbers(10, 1, 4000), []
     for n in (1, 3, 10, 30, 100):
         drawn = torch.randint(10, (n, 4000), generator=torch.Generator().manual_seed(n))
         best = features[:, 0].gather(0, drawn).mean(0)[None]
-        found.append(float(drnd_bonus(best, features, alpha=0.0)))
+        found.append(float(drnd_bonus(best, features.mean(0), features.square().mean(0), alpha=0.0)))
     assert found == sorted(found, reverse=True)
     assert found[-1] < found[0] / 2
 
@@ -148,6 +148,16 @@ def test_samples_are_split_among_the_targets(kept):
     assert int(used.sum(1).max() - used.sum(1).min()) <= 1
     other, _ = random_groups(draws(64, seed=2), weight, 10)
     assert kept < 10 or not torch.equal(places[used], other[used])
+
+
+@pytest.mark.parametrize("observation", OBSERVATIONS.values(), ids=OBSERVATIONS)
+def test_drnd_reads_the_moments_of_all_its_targets(observation):
+    bonus, moves = started("drnd", observation), transitions(observation)
+    obs = bonus.newest(moves)
+    with torch.no_grad():
+        features = torch.stack([target(obs) for target in bonus.target])
+        expected = drnd_bonus(bonus.predictor(obs), features.mean(0), features.square().mean(0), 0.9).view(4, 3)
+    torch.testing.assert_close(bonus.score(moves), expected, rtol=1e-4, atol=1e-4)
 
 
 def test_drnd_learns_the_mean_of_its_targets():

@@ -48,9 +48,12 @@ class DRND(RND):
     @torch.no_grad()
     def score(self, transitions: Transitions) -> Tensor:
         obs = self.newest(transitions)
-        features_MBk = torch.stack([target(obs) for target in self.target]).float()
-        bonus_B = drnd_bonus(self.predictor(obs).float(), features_MBk, self.alpha)
-        return bonus_B.view(transitions.actions.shape[:2])
+        prediction_Bk = self.predictor(obs).float()
+        mean_Bk, square_Bk = torch.zeros_like(prediction_Bk), torch.zeros_like(prediction_Bk)
+        for target in self.target:
+            features_Bk = target(obs).float() / len(self.target)
+            mean_Bk, square_Bk = mean_Bk + features_Bk, square_Bk + features_Bk.square() * len(self.target)
+        return drnd_bonus(prediction_Bk, mean_Bk, square_Bk, self.alpha).view(transitions.actions.shape[:2])
 
     def loss(self, transitions: Transitions, targets: Tensor, keep_TN: Tensor, share: float) -> Tensor:
         assert transitions.draw is not None, "an update gives random numbers"
@@ -64,9 +67,8 @@ class DRND(RND):
         return (squared_error(self.predictor(obs), target_Bk) * weight_B).sum()
 
 
-def drnd_bonus(prediction_Bk: Tensor, features_MBk: Tensor, alpha: float) -> Tensor:
+def drnd_bonus(prediction_Bk: Tensor, mean_Bk: Tensor, square_Bk: Tensor, alpha: float) -> Tensor:
     """The paper's two bonuses, weighted. Each feature estimates 1/n, which is between 0 and 1."""
-    mean_Bk, square_Bk = features_MBk.mean(0), features_MBk.square().mean(0)
     variance_Bk = (square_Bk - mean_Bk.square()).clamp_min(SMALLEST_VARIANCE)
     inverse_count_Bk = ((prediction_Bk.square() - mean_Bk.square()).abs() / variance_Bk).clamp_max(1)
     distance_B = (prediction_Bk - mean_Bk).square().sum(1)

@@ -17,6 +17,7 @@ from pathlib import Path
 
 from rnd.bench.synthetic import SyntheticAtari
 from rnd.cli import parse
+from rnd.components import BONUSES
 from rnd.config import BonusOptions, Config, EnvConfig
 from rnd.record.tables import csv_text
 from rnd.trainer import Trainer
@@ -26,7 +27,7 @@ from rnd.trainer import Trainer
 class Options:
     """What is measured."""
 
-    bonuses: tuple[str, ...] = ("none", "rnd", "dynamics", "autoencoder", "zero", "count")
+    bonuses: tuple[str, ...] = tuple(sorted(BONUSES, key=lambda name: name != "none"))
     """In this order; the first is what the others are compared with."""
     envs: int = 16
     """Environments."""

@@ -1,6 +1,6 @@
-"""Small sparse tasks with the default settings: RND, no bonus, counts.
+"""Small sparse tasks with the default settings: RND, no bonus, counts, and the bonuses that came after the paper.
 
-    python benchmarks/small_tasks.py [--tasks ...] [--bonuses rnd none count] [--seeds 1 2 3 4 5] [--jobs 2]
+    python benchmarks/small_tasks.py [--tasks ...] [--bonuses rnd drnd ...] [--seeds 1 2 3 4 5] [--jobs 2]
                                      [--minutes M] [--out FILE] [--list]
 
 Every run has one core, and ends at its goal or with its budget of steps. It is then one line of the file, and is not
@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 
 RESULTS = Path(__file__).parent / "results" / "small_tasks.jsonl"
-BONUSES = ("rnd", "none", "count")
+BONUSES = ("rnd", "none", "count", "snd-v", "snd-vic", "drnd", "noveld")
 
 
 @dataclass(frozen=True)
@@ -102,6 +102,7 @@ TASKS = {
     "MultiRoom-N4-S5": Task("MiniGrid-MultiRoom-N4-S5-v1", 600_000, 0.9),
     "DoorKey-8x8": Task("MiniGrid-DoorKey-8x8-v0", 600_000, 0.9),
     "KeyCorridorS3R3": Task("MiniGrid-KeyCorridorS3R3-v0", 600_000, 0.9),
+    "MultiRoom-N6": Task("MiniGrid-MultiRoom-N6-v0", 1_500_000, 0.9),
     "MultiRoom-N2 pictures": Task("small_tasks:multi_room_pictures", 60_000, 0.9),
 }
 """In the order in which they run: the quick ones first."""
@@ -181,7 +182,7 @@ def table(results: list[dict[str, Any]]) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tasks", nargs="+", choices=[*TASKS], default=[*TASKS], metavar="TASK")
-    parser.add_argument("--bonuses", nargs="+", default=[*BONUSES])
+    parser.add_argument("--bonuses", nargs="+", choices=BONUSES, default=["rnd", "none", "count"], metavar="BONUS")
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3, 4, 5])
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--minutes", type=float, default=1e6)

@@ -14,10 +14,13 @@ BENCHMARKS = sorted((Path(__file__).parents[1] / "benchmarks").glob("*.py"))
 
 def test_learner(capsys):
     flags = ["--num-envs", "4", "--rollout-steps", "4", "--repeats", "1", "--precision", "float32", "--device", "cpu"]
-    assert dispatch(["bench", "learner", *flags, "--json"]) == 0
-    (result,) = json.loads(capsys.readouterr().out)
-    assert result["num_envs"] == 4
-    assert result["frames_per_second"] == pytest.approx(4 * 4 * 4 / (result["milliseconds"] / 1e3))
+    bonuses = ["rnd", "snd-v", "snd-vic", "drnd", "noveld"]
+    assert dispatch(["bench", "learner", *flags, "--json", "--bonus", *bonuses]) == 0
+    results = json.loads(capsys.readouterr().out)
+    assert [result["bonus"] for result in results] == bonuses
+    for result in results:
+        assert result["num_envs"] == 4
+        assert result["frames_per_second"] == pytest.approx(4 * 4 * 4 / (result["milliseconds"] / 1e3))
 
 
 def test_train_prints_limits_and_shares(capsys):

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from rnd.bench.synthetic import SyntheticAtari
+from rnd.components import BONUSES
 from rnd.graphs import WARM_UP, GraphedFunction, compiled, copy_tensors_, tensors_in
 from rnd.normalize import byte_sums
 from rnd.presets import preset
@@ -16,8 +17,8 @@ from rnd.transitions import Rollout
 
 cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 
-BONUSES = ["rnd", "dynamics", "autoencoder", "count", "zero", "none"]
-CHANGES = [*({"bonus": name} for name in BONUSES), {"policy": "gru"}]
+CHANGES = [*({"bonus": name} for name in BONUSES), {"policy": "gru"}, {"bonus": "snd-v", "policy": "gru"}]
+"""With the GRU the update is captured, but not compiled."""
 
 
 def trainer_of(**changes) -> Trainer:

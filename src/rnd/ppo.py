@@ -42,7 +42,8 @@ class UpdateBatch:
         """The whole rollout. All transitions are kept until an epoch draws its mask."""
         keep_TN = torch.ones_like(rollout.logp_TN, dtype=torch.bool)
         weight_N = torch.ones_like(rollout.logp_TN[0])
-        parts = rollout.transitions, rollout.logp_TN, rollout.first_TN, rollout.hidden_NH
+        transitions = replace(rollout.transitions, draw=torch.zeros_like(rollout.logp_TN))
+        parts = transitions, rollout.logp_TN, rollout.first_TN, rollout.hidden_NH
         return UpdateBatch(*parts, targets, bonus_targets, keep_TN, weight_N)
 
     def envs(self, rows: slice) -> UpdateBatch:
@@ -143,7 +144,8 @@ class Learner:
         draws = torch.rand(config.epochs, *batch.keep_TN.shape, generator=self.generator, device=self.device)
         totals = {name: torch.zeros((), device=self.device) for name in LOSSES}
         for draw_TN in draws:
-            batch = replace(batch, keep_TN=draw_TN < config.keep)
+            transitions = replace(batch.transitions, draw=draw_TN)
+            batch = replace(batch, transitions=transitions, keep_TN=draw_TN < config.keep)
             totals = self._epoch(replace(batch, weight_N=self._rank_weight(batch)), totals)
         self._updated.record()
         self._updated.wait()

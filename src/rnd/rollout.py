@@ -21,6 +21,7 @@ import torch
 from torch import Generator, Tensor
 
 from rnd import actions as act
+from rnd import visits
 from rnd.config import Config
 from rnd.distributed import check_keys, reshard_rows
 from rnd.envs.interface import PolicyInput, StepInfo, VectorEnv
@@ -45,7 +46,15 @@ class StepSlot(NamedTuple):
 class Collector:
     """Steps the environments with the policy, and holds the state that one rollout hands to the next."""
 
-    def __init__(self, config: Config, env: VectorEnv, policy: Policy, device: torch.device, generator: Generator):
+    def __init__(
+        self,
+        config: Config,
+        env: VectorEnv,
+        policy: Policy,
+        device: torch.device,
+        generator: Generator,
+        episode_memory: int = 0,
+    ):
         self.config, self.env, self.policy = config, env, policy
         self.device, self.generator = device, generator
         self.clock = Stopwatch("emulation", "inference")
@@ -77,6 +86,8 @@ class Collector:
         self.truncation_bootstrap = zeros(steps, envs)
         self.rewards = zeros(steps, envs)
         self.hidden_before = zeros(envs, policy.hidden_size)
+        self.visits = visits.EpisodeVisits(envs, episode_memory, device) if episode_memory else None
+        self.first_visit = zeros(steps, envs, dtype=torch.bool) if episode_memory else None
         self.reward_host = torch.zeros(steps, envs, pin_memory=pin)
         self.done_host = torch.zeros(steps, envs, dtype=torch.bool, pin_memory=pin)
         # Views are made once: with hundreds of steps per rollout, making them takes a share of the wall time.
@@ -114,6 +125,8 @@ class Collector:
             self._receive(steps - 1, g)
             infos.append(self._read(steps - 1, g))
         self._bootstrap_values()
+        if self.visits is not None and self.first_visit is not None:
+            self.first_visit.copy_(self.visits.update(self.frames[self.stack - 1 :], self.first[1:]))
         return self._rollout(infos)
 
     def policy_step(self, g: int, rows: slice) -> None:
@@ -209,7 +222,7 @@ class Collector:
         if self.config.clip_reward:
             self.rewards.sign_()
         return Rollout(
-            transitions=Transitions(self.frames, self.age, self.actions[:-1], self.stack),
+            transitions=Transitions(self.frames, self.age, self.actions[:-1], self.stack, self.first_visit),
             logp_TN=self.logp[:-1],
             values_ext_TpN=self.values_ext,
             values_int_TpN=self.values_int,
@@ -241,6 +254,7 @@ class Collector:
             "age": self.age_now.clone(),
             "hidden": self.hidden.clone(),
             "history": self.frames[self.config.rollout_steps : -1].clone(),
+            **(self.visits.state_dict() if self.visits else {}),
         }
 
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
@@ -249,13 +263,15 @@ class Collector:
         self.age_now.copy_(state["age"])
         self.hidden.copy_(state["hidden"])
         self.frames[self.config.rollout_steps : -1].copy_(state["history"])
+        if self.visits is not None:
+            self.visits.load_state_dict(state)
 
     @staticmethod
     def reshard(states: list[dict[str, Tensor]], world: int) -> list[dict[str, Tensor]]:
         """States of `world` ranks from those of another number: environments stay in order."""
-        axes = {"obs": 0, "first": 0, "age": 0, "hidden": 0, "history": 1}
+        axes = {"obs": 0, "first": 0, "age": 0, "hidden": 0, "history": 1, **visits.AXES}
         check_keys(states[0], axes, "the collector")
-        rows = {name: reshard_rows([state[name] for state in states], world, axis) for name, axis in axes.items()}
+        rows = {name: reshard_rows([state[name] for state in states], world, axes[name]) for name in states[0]}
         return [{name: parts[rank] for name, parts in rows.items()} for rank in range(world)]
 
 

@@ -105,7 +105,7 @@ class Trainer:
         self.generators = {"acting": acting, "learning": learning}
         self.random = np.random.default_rng()
         self.seed_draws()
-        collector = Collector(config, env, self.policy, self.device, acting)
+        collector = Collector(config, env, self.policy, self.device, acting, self.bonus.episode_memory)
         self.collector = OverlappedCollector(collector) if config.overlap else collector
         self.learner = Learner(config, spec.action, self.policy, self.bonus, learning, ranks)
         self.episodes = EpisodeStats(spec.success_return, spec.has_cells)

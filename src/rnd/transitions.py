@@ -33,6 +33,10 @@ class Transitions:
     actions: Tensor
     """[T, N, ...]."""
     stack: int
+    first_visit: Tensor | None = None
+    """[T, N]: s_{t+1} is visited for the first time in its episode. None where no bonus reads it."""
+    draw: Tensor | None = None
+    """[T, N] uniform random numbers, new in every epoch, for losses that are random. None outside of an update."""
 
     @property
     def obs(self) -> Tensor:
@@ -44,6 +48,11 @@ class Transitions:
         """[T, N, X]: the newest frame of s_{t+1}. At an episode's end it is the first frame of the next one."""
         return self.frames[self.stack :]
 
+    @property
+    def newest(self) -> Tensor:
+        """[T + 1, N, X]: the newest frames of s_0 ... s_T."""
+        return self.frames[self.stack - 1 :]
+
     def windows(self, start: int, stop: int) -> Tensor:
         """Stacks of the observations start ... stop - 1, oldest frame first."""
         if self.stack == 1:
@@ -53,19 +62,25 @@ class Transitions:
 
     def envs(self, rows: slice) -> Transitions:
         """The transitions of some environments."""
-        return Transitions(self.frames[:, rows], self.age[:, rows], self.actions[:, rows], self.stack)
+        rest = self._each(lambda x: x[:, rows])
+        return Transitions(self.frames[:, rows], self.age[:, rows], self.actions[:, rows], self.stack, *rest)
 
     def steps(self, start: int, stop: int) -> Transitions:
         """The transitions of some steps."""
-        frames = self.frames[start : stop + self.stack]
-        return Transitions(frames, self.age[start : stop + 1], self.actions[start:stop], self.stack)
+        frames, rest = self.frames[start : stop + self.stack], self._each(lambda x: x[start:stop])
+        return Transitions(frames, self.age[start : stop + 1], self.actions[start:stop], self.stack, *rest)
 
     def pick(self, index_C: Tensor) -> Transitions:
         """Single transitions by their index in [T * N]. They lie along the N axis of one step."""
         step_C, env_C = index_C // self.actions.shape[1], index_C % self.actions.shape[1]
         lag = torch.arange(self.stack + 1, device=index_C.device)[:, None]
-        age = self.age[step_C + lag[:2], env_C]
-        return Transitions(self.frames[step_C + lag, env_C], age, self.actions[step_C, env_C][None], self.stack)
+        frames, age = self.frames[step_C + lag, env_C], self.age[step_C + lag[:2], env_C]
+        rest = self._each(lambda x: x[step_C, env_C][None])
+        return Transitions(frames, age, self.actions[step_C, env_C][None], self.stack, *rest)
+
+    def _each(self, part: Callable[[Tensor], Tensor]) -> list[Tensor | None]:
+        """`part` of the tensors that only some bonuses read."""
+        return [None if x is None else part(x) for x in (self.first_visit, self.draw)]
 
     @staticmethod
     def pairs(obs: Tensor, actions: Tensor, next_obs: Tensor) -> Transitions:
@@ -105,7 +120,7 @@ class Rollout:
         """Tensors (copied) and plain data."""
         parts = self.transitions
         return {
-            "moves": {"frames": parts.frames.clone(), "age": parts.age.clone(), "actions": parts.actions.clone()},
+            "moves": {name: value.clone() for name, value in vars(parts).items() if isinstance(value, Tensor)},
             "stack": parts.stack,
             "tensors": {name: value.clone() for name, value in vars(self).items() if isinstance(value, Tensor)},
             "episodes": [[e.env, e.episode_return, e.length, sorted(e.rooms)] for e in self.episodes],

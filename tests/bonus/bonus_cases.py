@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
 from torch import Tensor
 
@@ -23,6 +25,9 @@ BONUSES = tuple(components.BONUSES)
 LEARNING = tuple(name for name in BONUSES if name != "none")
 TRAINED = tuple(name for name in LEARNING if name != "count")
 """Bonuses with networks."""
+TRAINED_TARGETS = ("snd-v", "snd-vic")
+OTHER_LOSS = (*TRAINED_TARGETS, "drnd", "noveld")
+"""Bonuses whose loss is not the mean of their scores."""
 
 
 def make(name: str, observation: ObservationSpec, action: ActionSpec = DISCRETE, seed: int = 0) -> Bonus:
@@ -51,6 +56,7 @@ def transitions(
         age,
         actions(action, steps, envs, generator=generator),
         stack,
+        draw=torch.rand(steps, envs, generator=generator),
     )
 
 
@@ -79,7 +85,9 @@ def train(bonus: Bonus, moves: Transitions, updates: int = 40, lr: float = 3e-3)
     targets = bonus.targets(moves)
     trained = [p for p in bonus.parameters() if p.requires_grad]
     optimizer = torch.optim.Adam(trained, lr=lr) if trained else None
+    generator = torch.Generator().manual_seed(updates)
     for _ in range(updates):
+        moves = replace(moves, draw=torch.rand(moves.actions.shape[:2], generator=generator))
         loss = bonus.loss(moves, targets, everything(moves), 1.0)
         if optimizer is not None:
             optimizer.zero_grad()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from dataclasses import replace
 from functools import partial
 
 import pytest
@@ -12,7 +13,9 @@ from bonus_cases import (
     BONUSES,
     LEARNING,
     OBSERVATIONS,
+    OTHER_LOSS,
     TRAINED,
+    TRAINED_TARGETS,
     everything,
     make,
     observations,
@@ -21,7 +24,7 @@ from bonus_cases import (
     transitions,
 )
 
-from rnd.bonus import prediction
+from rnd.bonus import drnd, prediction, snd
 from rnd.bonus.base import kept
 
 pytestmark = pytest.mark.parametrize("observation", OBSERVATIONS.values(), ids=OBSERVATIONS)
@@ -38,7 +41,8 @@ def test_scores_are_finite_not_negative_and_without_gradient(name, observation, 
     assert not score_TN.requires_grad
     assert bool(torch.isfinite(score_TN).all())
     assert bool((score_TN >= 0).all())
-    assert bool((score_TN > 0).all()) == (name != "none")
+    assert bool((score_TN > 0).any()) == (name != "none")
+    assert bool((score_TN > 0).all()) == (name != "none") or name == "noveld"
     loss = bonus.loss(moves, bonus.targets(moves), everything(moves), 1.0)
     assert loss.shape == ()
     assert bool(torch.isfinite(loss))
@@ -61,10 +65,11 @@ def test_training_lowers_the_bonus_there_and_leaves_a_far_state_higher(name, obs
     far = transitions(observation, steps=1, envs=4, seed=2)
     before_here = float(bonus.score(here).mean())
     for _ in range(3):
-        train(bonus, here)
+        train(bonus, here, lr=3e-4 if name in (*TRAINED_TARGETS, "drnd") else 3e-3)
     after_here, after_far = float(bonus.score(here).mean()), float(bonus.score(far).mean())
     assert after_here <= before_here / 2
-    assert after_far >= 1.5 * after_here
+    if observation.kind == "vector" or name not in TRAINED_TARGETS:  # four pictures of noise teach a target nothing
+        assert after_far >= (1.25 if name == "drnd" else 1.5) * after_here  # DRND: a part is the count, at most 0.1
 
 
 @pytest.mark.parametrize("name", BONUSES)
@@ -108,7 +113,7 @@ def test_training_moves_what_is_trained_and_nothing_else(name, observation):
     trained = {key for key, parameter in bonus.named_parameters() if parameter.requires_grad}
     moved = {key for key, value in bonus.state_dict().items() if not torch.equal(value, before[key])}
     assert moved == trained
-    assert not any(key.startswith("target.") for key in trained)
+    assert any(key.startswith("target.") for key in trained) == (name in TRAINED_TARGETS)
 
 
 @pytest.mark.parametrize("name", TRAINED)
@@ -134,8 +139,14 @@ def test_only_kept_transitions_train(name, observation):
     keep_TN = torch.zeros(steps, envs, dtype=torch.bool)
     keep_TN[2, 1] = keep_TN[3, 0] = True
     loss = bonus.loss(moves, bonus.targets(moves), keep_TN, 0.5)
-    score_TN = bonus.score(moves)
-    assert float(loss.detach()) == pytest.approx(float(score_TN[2, 1] + score_TN[3, 0]) / 2, rel=1e-4)
+    if name not in OTHER_LOSS:
+        score_TN = bonus.score(moves)
+        assert float(loss.detach()) == pytest.approx(float(score_TN[2, 1] + score_TN[3, 0]) / 2, rel=1e-4)
+    others = torch.where(keep_TN, 0, 99).to(moves.frames.dtype)
+    moved = replace(moves, frames=moves.frames.clone())
+    moved.frames[-steps:] += others.view(steps, envs, *(1,) * (moves.frames.dim() - 2))
+    if name not in ("dynamics", "snd-vic"):  # which read s_t too
+        assert torch.equal(loss, bonus.loss(moved, bonus.targets(moved), keep_TN, 0.5))
     nothing = bonus.loss(moves, bonus.targets(moves), torch.zeros_like(keep_TN), 0.5)
     assert float(nothing.detach()) == 0.0
 
@@ -192,9 +203,10 @@ def test_kept_are_the_chosen_ones_with_weights_that_sum_to_one(observation, padd
 def test_padding_does_not_change_the_loss(name, observation, monkeypatch):
     bonus = started(name, observation)
     moves = transitions(observation, steps=6)
-    keep_TN = torch.rand(6, 3, generator=torch.Generator().manual_seed(0)) < 0.5
+    keep_TN = moves.draw < 0.5
     plain = bonus.loss(moves, bonus.targets(moves), keep_TN, 0.5)
-    monkeypatch.setattr(prediction, "kept", partial(kept, padded=True))
+    for module in (prediction, snd, drnd):
+        monkeypatch.setattr(module, "kept", partial(kept, padded=True))
     padded = bonus.loss(moves, bonus.targets(moves), keep_TN, 0.5)
     assert float(plain.detach()) == pytest.approx(float(padded.detach()), rel=1e-5)
 

@@ -51,14 +51,16 @@ def test_every_bonus_is_resumed_to_the_bit(bonus, tmp_path):
     assert fingerprint(halves) == fingerprint(whole)
 
 
-def test_an_overlapped_run_is_resumed_to_the_bit(tmp_path):
+@pytest.mark.parametrize("bonus", ["rnd", "noveld"])
+def test_an_overlapped_run_is_resumed_to_the_bit(bonus, tmp_path):
     """The rollout that is under way at a checkpoint belongs to it; at the end of a run there is none."""
-    whole = start(small(iterations=6, overlap=True), tmp_path, "whole")
-    broken = start(small(iterations=6, overlap=True, checkpoint={"every_iterations": 2}), tmp_path, "broken")
+    config = {"overlap": True, "bonus": bonus}
+    whole = start(small(iterations=6, **config), tmp_path, "whole")
+    broken = start(small(iterations=6, **config, checkpoint={"every_iterations": 2}), tmp_path, "broken")
     (broken / "checkpoints" / "000000006" / "manifest.json").unlink()
     resume(broken)
     assert fingerprint(broken) == fingerprint(whole)
-    halves = start(small(iterations=4, overlap=True), tmp_path, "halves")
+    halves = start(small(iterations=4, **config), tmp_path, "halves")
     resume(halves, 6)
     assert fingerprint(halves) == fingerprint(whole)
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from rnd.config import BonusOptions, CheckpointConfig, Config, EnvConfig
-from rnd.paper.recipes import RECIPES, TABLE1
+from rnd.paper.recipes import RECIPES, TABLE1, bonuses
 from rnd.presets import preset
 
 BILLION = 10**9
@@ -56,7 +56,8 @@ def arms(name):
 
 
 def test_all_figures_are_there():
-    assert set(RECIPES) == {"figure1", *(f"figure{n}" for n in range(3, 10)), "figure3-release", "table1"}
+    figures = {"figure1", *(f"figure{n}" for n in range(3, 10)), "figure3-release", "table1"}
+    assert set(RECIPES) == figures | {"bonuses"}
     assert all(name == recipe().name for name, recipe in RECIPES.items())
 
 
@@ -173,3 +174,17 @@ def test_the_command_for_1024_environments_in_the_docs_is_the_papers_run():
     paper = arms("figure6")["cnn-1024"]
     assert (config.all_envs, config.iterations) == (1_024, 30_000)
     assert (config.frames, config.keep, config.policy) == (paper.frames, paper.keep, paper.policy)
+
+
+@pytest.mark.parametrize(("game", "frames"), [("montezuma", 200_000_000), ("rnd/DeepSea-20", 400_000)])
+def test_the_comparison_of_bonuses_is_not_of_the_paper_and_changes_the_bonus_alone(game, frames):
+    recipe = bonuses(game)
+    assert "Not of the paper" in recipe.title
+    assert [arm.name for arm in recipe.arms] == ["rnd", "snd-v", "snd-vic", "drnd", "noveld", "count", "none"]
+    assert {replace(arm.config, bonus="rnd") for arm in recipe.arms} == {
+        replace(preset(game, "choices"), frames=frames)
+    }
+    for arm in recipe.arms:
+        arm.config.validate()
+        assert arm.config.bonus == arm.name
+    assert {arm.config.frames for arm in bonuses(game, 1000).arms} == {1000}

@@ -11,7 +11,7 @@ from streams import IMAGES, ROLLOUTS, assert_equal, copied, recorded
 
 from rnd.plugins.gymnasium import IntrinsicReward, IntrinsicRewardEnv
 
-BONUSES = ("rnd", "dynamics", "autoencoder", "count")
+BONUSES = ("rnd", "dynamics", "autoencoder", "count", "snd-v", "drnd")
 
 
 def arguments(bonus, one):

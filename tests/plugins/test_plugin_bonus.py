@@ -195,7 +195,15 @@ def test_gradients_are_not_needed_around_it():
 
 
 @pytest.mark.parametrize(
-    ("name", "kind"), [("rnd", "dict"), ("dynamics", "stack"), ("count", "vector"), ("rnd", "tuple")]
+    ("name", "kind"),
+    [
+        ("rnd", "dict"),
+        ("dynamics", "stack"),
+        ("count", "vector"),
+        ("snd-v", "vector"),
+        ("snd-vic", "dict"),
+        ("drnd", "tuple"),
+    ],
 )
 def test_saved_bonuses_continue_exactly(name, kind, tmp_path):
     """Saved in the middle of a rollout: statistics, scale, weights, optimiser, draws, and what waits for the update."""
@@ -217,6 +225,11 @@ def test_saved_bonuses_continue_exactly(name, kind, tmp_path):
     assert np.array_equal(play(bonus, 6, 13), play(loaded, 6, 13))
     assert loaded.updates == bonus.updates == 3
     assert loaded.observation_space == space
+
+
+def test_a_bonus_of_first_visits_is_refused():
+    with pytest.raises(UserError, match="first visits of an episode"):
+        rnd.Bonus("noveld", SPACES["vector"], action_space=ACTIONS, num_envs=2, **SMALL)
 
 
 def test_a_bonus_can_be_loaded_for_another_number_of_environments(tmp_path):

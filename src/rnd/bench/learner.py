@@ -31,8 +31,8 @@ class Options(BenchOptions):
 
     precision: tuple[Literal["tf32", "float32", "bf16"], ...] = ("tf32", "bf16")
     """Matrix arithmetic on CUDA; the CPU always computes in float32."""
-    bonus: str = "rnd"
-    """Intrinsic reward."""
+    bonus: tuple[str, ...] = ("rnd",)
+    """Intrinsic rewards, one after the other."""
     plain: bool = False
     """Also measure without graphs and compilation."""
     repeats: PositiveInt | None = None
@@ -43,6 +43,7 @@ class Options(BenchOptions):
 class LearnerSpeed:
     """One measurement."""
 
+    bonus: str
     num_envs: int
     precision: str
     fast: bool
@@ -58,17 +59,18 @@ def run(options: Options, console: Console) -> int:
     results = []
     sizes = options.num_envs or ((128, 1024) if on_gpu(options.device) else (16,))
     paths = (True, False) if options.plain else (True,)
-    for num_envs, precision, fast in product(sizes, options.precision, paths):
-        config = options.config(num_envs, precision=precision, fast=fast, bonus=options.bonus)
+    for num_envs, precision, fast, bonus in product(sizes, options.precision, paths, options.bonus):
+        config = options.config(num_envs, precision=precision, fast=fast, bonus=bonus)
         results.append(measure(config, repeats=options.repeats))
     if options.json:
         print(json.dumps([asdict(result) for result in results], indent=2))
         return 0
-    table = Table("environments", "arithmetic", "path", "ms per update", "frames/s", "peak GB", title="learner alone")
+    columns = "bonus", "environments", "arithmetic", "path", "ms per update", "frames/s", "peak GB"
+    table = Table(*columns, title="learner alone")
     for r in results:
         path = "fast" if r.fast else "plain"
         values = f"{r.milliseconds:,.1f}", f"{r.frames_per_second:,.0f}", f"{r.peak_gigabytes:.1f}"
-        table.add_row(str(r.num_envs), r.precision, path, *values)
+        table.add_row(r.bonus, str(r.num_envs), r.precision, path, *values)
     console.print(table)
     return 0
 
@@ -96,7 +98,8 @@ def measure(config: Config, repeats: int | None = None) -> LearnerSpeed:
     seconds = sorted(times[warm_up:])[repeats // 2]
     peak = torch.cuda.max_memory_reserved() / 1e9 if trainer.device.type == "cuda" else 0.0
     frames = config.frames_per_rollout
-    return LearnerSpeed(config.env.num_envs, config.precision, config.fast, seconds * 1e3, frames / seconds, peak)
+    sizes = config.env.num_envs, config.precision, config.fast
+    return LearnerSpeed(config.bonus, *sizes, seconds * 1e3, frames / seconds, peak)
 
 
 def synchronize(device: torch.device) -> None:

@@ -31,6 +31,8 @@ class Bonus(nn.Module):
     """Its statistics are initialised by the steps of a random agent before the first update."""
     reads_action = False
     """`score` and `loss` read s_t and a_t, not s_{t+1} alone: other agents must give them too."""
+    episode_memory = 0
+    """Steps among which `transitions.first_visit` finds earlier visits of an episode; 0: it is not computed."""
     capturable = False
     """`score`, `observe` and `targets` never synchronise with the host: a CUDA graph may capture and replay them."""
 

@@ -1,4 +1,4 @@
-"""Prediction errors as bonuses: what `rnd`, `dynamics`, `autoencoder` and `zero` share.
+"""Prediction errors as bonuses: what all bonuses with a predictor share.
 
 Legend: B = T·N transitions of T steps and N environments, C kept ones, k features, F the shape of a target.
 """
@@ -60,7 +60,11 @@ class PredictionBonus(Bonus):
 
     def newest(self, transitions: Transitions) -> Tensor:
         """The whitened newest frame of s_{t+1}, [B, 1, 84, 84], or the whitened vector [B, X]."""
-        whitened: Tensor = self.whiten(transitions.next_obs.flatten(0, 1))
+        return self.whitened(transitions.next_obs)
+
+    def whitened(self, obs: Tensor) -> Tensor:
+        """Single frames or vectors [T, N, X] as the networks read them, with B = T·N."""
+        whitened: Tensor = self.whiten(obs.flatten(0, 1))
         return whitened.unsqueeze(1) if self.image else whitened
 
 

@@ -10,13 +10,13 @@ from rich.console import Console
 from rich.table import Table
 
 from rnd.cli import parse, positional
-from rnd.config import PositiveFloat, PositiveInt, Seed
+from rnd.config import Frames, PositiveFloat, PositiveInt, Seed
 from rnd.console import say
 from rnd.errors import RunError, UserError, nearest
 from rnd.jobs.planned import PlannedRun, State
 from rnd.paper.drawing import draw_recipe, lines_of, picture_name
 from rnd.paper.plan import Scale, planned_runs
-from rnd.paper.recipes import RECIPES, Recipe
+from rnd.paper.recipes import RECIPES, Recipe, bonuses
 from rnd.paper.speed import frames_per_second
 from rnd.record.progress import count, duration
 from rnd.report.figure import footer
@@ -58,13 +58,17 @@ class Options:
     """Folder of pictures and runs; existing runs are reused."""
     episodes: PositiveInt = 10
     """Figure 1: show the best of this many episodes."""
+    game: str | None = None
+    """`bonuses`, which is not of the paper: an Atari game or any task of `rnd train`; default montezuma."""
+    frames: Frames | None = None
+    """`bonuses`: frames per run; default 200 million for Atari, those of `rnd train` for a task."""
     device: str = "auto"
     """auto, cpu, cuda or cuda:N."""
 
 
 def main(arguments: list[str]) -> None:
     names = sorted({*RECIPES, *PROGRAMS})
-    description = f"Run an experiment of the paper and draw it. NAME: {', '.join(names)}."
+    description = f"Run an experiment of the paper and draw it. NAME: {', '.join(names)}. bonuses is not of the paper."
     # A program's name comes off first where it stands first: its flags may have several values, as --classes 1 2.
     name = arguments.pop(0) if arguments and arguments[0] in PROGRAMS else positional(Options, arguments)
     if name in PROGRAMS:
@@ -80,7 +84,11 @@ def main(arguments: list[str]) -> None:
         raise UserError(f"name an experiment: {', '.join(names)}")
     if name not in RECIPES:
         raise UserError(f"unknown experiment {name!r}; {nearest(name, names)}")
-    _experiment(RECIPES[name](), options)
+    if name != "bonuses" and (options.game or options.frames):
+        raise UserError(
+            f"--game and --frames are for rnd paper bonuses; {name} has those of the paper: --scale changes it"
+        )
+    _experiment(bonuses(options.game or "montezuma", options.frames) if name == "bonuses" else RECIPES[name](), options)
 
 
 def _experiment(recipe: Recipe, options: Options) -> None:
@@ -128,7 +136,7 @@ def _draw(recipe: Recipe, runs: list[PlannedRun], scale: Scale, options: Options
         lines, best = lines_of(recipe, runs), f"the best of {options.episodes} episodes"
         paths = watch(runs[0].path, chosen, console, footer(best, scale.describe(recipe), lines, 190))
     else:
-        paths = draw_recipe(recipe, runs, scale, out, iqm=options.iqm)
+        paths = draw_recipe(recipe, runs, scale, out, iqm=options.iqm or recipe.iqm)
     for path in paths:
         say(console, f"  {path}")
 

@@ -81,6 +81,7 @@ def planned_runs(
     found = []
     for s, arm in product(seeds if seed is None else (seed,), arms):
         config = replace(scale.config(arm.config), seed=s)
-        name = f"{game_of(config).lower()}-{config.bonus}-{config.policy}-{digest(config)}-s{s}"
+        game = game_of(config).lower().replace("/", "-").replace(":", "-")
+        name = f"{game}-{config.bonus}-{config.policy}-{digest(config)}-s{s}"
         found.append(PlannedRun(arm.name, replace(config, out=str(out / "runs"), name=name)))
     return found

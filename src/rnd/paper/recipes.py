@@ -1,4 +1,5 @@
-"""The experiments of Burda et al. (2018): one function per figure, which returns all its arms as configs.
+"""The experiments of Burda et al. (2018): one function per figure, which returns all its arms as configs. And one that
+is not of the paper: `bonuses`.
 
 Figure 2, the noisy television and the prediction errors have no such arms; each is a module of its own. The scores that
 the paper states are here too; they are drawn as reference lines.
@@ -11,7 +12,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from rnd.config import Config
-from rnd.presets import ATARI_GAMES, atari
+from rnd.envs.factories import kind_of
+from rnd.presets import ATARI_GAMES, atari, preset
 from rnd.report.figure import ReferenceLine
 
 ROLLOUTS = 30_000
@@ -38,6 +40,17 @@ TABLE1: dict[str, dict[str, float]] = {
 METHODS = {"RND": "rnd", "Dynamics": "dynamics", "PPO": "none"}
 """The three methods of table 1 and the names of their bonuses."""
 
+COMPARED = {
+    "rnd": "RND",
+    "snd-v": "SND-V",
+    "snd-vic": "SND-VIC",
+    "drnd": "DRND",
+    "noveld": "NovelD",
+    "count": "visit counts",
+    "none": "PPO without a bonus",
+}
+"""The bonuses of `bonuses` and their labels."""
+
 
 @dataclass(frozen=True)
 class Arm:
@@ -62,6 +75,8 @@ class Recipe:
     x: str = "frames"
     scores: dict[str, tuple[ReferenceLine, ...]] = field(default_factory=dict)
     """Panel to its scores."""
+    iqm: bool = False
+    """Drawn as interquartile means with 95% bootstrap intervals, also without --iqm."""
 
 
 def run_of(game: str = "montezuma", *, envs: int = 128, **changes: Any) -> Config:
@@ -164,6 +179,18 @@ def table1() -> Recipe:
     return Recipe("table1", "Table 1: final mean returns", six_games("gru"), seeds=3, scores=table1_scores())
 
 
+def bonuses(game: str = "montezuma", frames: int | None = None) -> Recipe:
+    """Not of the paper: RND, the bonuses that came after it, counts and none, on a game or task. Without `frames`: 200
+    million for Atari, and those of its preset for a small task."""
+    config = preset(game, kind_of(game))
+    atari_game = config.env.id.startswith("ALE/")
+    config = replace(config, frames=frames or (200_000_000 if atari_game else config.frames))
+    arms = tuple(Arm(name, label, replace(config, bonus=name)) for name, label in COMPARED.items())
+    measures = ("return_mean", "rooms") if game == "montezuma" else ("return_mean",)
+    title = f"Not of the paper: bonuses that came after it, {SIX_GAMES.get(game, config.env.id)}"
+    return Recipe("bonuses", title, arms, seeds=5, measures=measures, iqm=True)
+
+
 def six_games(policy: str) -> tuple[Arm, ...]:
     return tuple(
         Arm(f"{game}-{bonus}", method, run_of(game, policy=policy, bonus=bonus), title)
@@ -182,5 +209,5 @@ def table1_scores() -> dict[str, tuple[ReferenceLine, ...]]:
     }
 
 
-EXPERIMENTS = (figure1, figure3, figure3_release, figure4, figure5, figure6, figure7, figure8, figure9, table1)
+EXPERIMENTS = (figure1, figure3, figure3_release, figure4, figure5, figure6, figure7, figure8, figure9, table1, bonuses)
 RECIPES: dict[str, Callable[[], Recipe]] = {function.__name__.replace("_", "-"): function for function in EXPERIMENTS}

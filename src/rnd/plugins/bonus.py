@@ -73,8 +73,8 @@ class Bonus:
     A rollout of the paper's agent is `observe` at every step, or once with all steps, and then one `update`. Arrays
     return arrays, tensors return tensors on the device where they were.
 
-    - `name`: rnd, dynamics, autoencoder, count, zero, none, or your own `module:Class`.
-    - `observation_space`: of one environment. `action_space`: needed by bonuses that read the action (dynamics).
+    - `name`: rnd, dynamics, autoencoder, count, zero, snd-v, snd-vic, drnd, none, or your own `module:Class`.
+    - `observation_space`: of one environment. `action_space`: needed by bonuses that read s_t (dynamics, snd-vic).
     - `gamma`: discount of the running sum by whose deviation the reward is divided.
     - `epochs`, `minibatches`: of an update; a minibatch is N / minibatches whole environments. The default is the
       paper's 4, or the largest number below it that divides N.
@@ -133,6 +133,11 @@ class Bonus:
         self.config, self.update_every = config, update_every
         self.observation_space, self.action_space = observation_space, action_space
         self.encoder = ObservationEncoder(observation_space)
+        if BONUSES.load(config.bonus).episode_memory:
+            raise UserError(
+                f"the bonus {config.bonus} reads the first visits of an episode, which rnd.Bonus does not know; "
+                f"use it with rnd train --bonus {config.bonus}"
+            )
         self.reads_action: bool = BONUSES.load(config.bonus).reads_action
         if self.reads_action and action_space is None:
             raise UserError(f"the bonus {config.bonus} reads actions: give it action_space=env.action_space")
@@ -186,7 +191,7 @@ class Bonus:
     def score(self, next_obs: Any, obs: Any = None, actions: Any = None) -> Any:
         """Raw bonus of transitions, in the leading shape of `next_obs`, which may be any. Changes nothing.
 
-        `obs` and `actions` are read by `dynamics` alone."""
+        `obs` and `actions` are read by `dynamics` and `snd-vic` alone."""
         lead = self.encoder.lead(next_obs)
         steps = self._steps(next_obs, obs, actions, lead if len(lead) == 2 else (1, math.prod(lead)))
         return self._like(next_obs, self._chunked(self.module.score, steps).float().reshape(lead))
@@ -278,7 +283,8 @@ class Bonus:
         for draw_TN in draws:
             keep_TN = (draw_TN < config.keep) & steps.valid
             for rows, (transitions, target) in zip(groups, batches, strict=True):
-                loss = self.module.loss(transitions, target, keep_TN[:, rows].reshape(1, -1), config.keep)
+                moves = dataclasses.replace(transitions, draw=draw_TN[:, rows].reshape(1, -1))
+                loss = self.module.loss(moves, target, keep_TN[:, rows].reshape(1, -1), config.keep)
                 if not bool(torch.isfinite(loss)):
                     raise NonFiniteLossError({"bonus_loss": float(loss)})
                 self.optimizer.zero_grad(set_to_none=True)

@@ -9,6 +9,7 @@ from rnd import cli
 from rnd.commands.train import seeds_of
 from rnd.config import Config
 from rnd.errors import UserError
+from rnd.presets import small
 
 SMALL = [
     "--frames",
@@ -43,12 +44,14 @@ def test_a_config_file_is_the_start_and_flags_replace_its_values(started, tmp_pa
 
 def test_a_config_file_of_a_stranger_runs_no_code(started, tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    config = Config()
-    config = replace(config, env=replace(config.env, id="os:getcwd"))
+    config = small("strangers_env:make")
     (tmp_path / "config.json").write_text(json.dumps(config.to_dict()))
-    with pytest.raises(UserError, match="os:getcwd"):
-        cli.dispatch(["train", "--config", str(tmp_path / "config.json")])
+    command = ["train", "--config", str(tmp_path / "config.json")]
+    with pytest.raises(UserError, match=r"code that you have not trained with: strangers_env:make;.* add --trust"):
+        cli.dispatch(command)
     assert not started
+    cli.dispatch([*command, "--trust"])
+    assert [run.env.id for run in started] == ["strangers_env:make"]
 
 
 def test_lists_of_seeds():

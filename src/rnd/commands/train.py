@@ -31,6 +31,8 @@ class Flags(Config):
 
     config: str | None = None
     """Start from this config.json instead of a game's defaults; every other flag replaces a value of it."""
+    trust: bool = False
+    """Of --config: run the code that it names (module:attribute), though you have not trained with it."""
     seeds: str | None = None
     """Several runs that differ in their seed: 1-5, or 1,2,7. A repeated command continues those that were stopped."""
     jobs: PositiveInt = 1
@@ -48,7 +50,7 @@ def main(arguments: list[str]) -> None:
     chosen: dict[str, Any] = {name: value for name, value in named.items() if value is not None}
     file = value_of("config", arguments)
     if file is not None:
-        start = resolve(replace(read_config(Path(file)), **chosen))
+        start = resolve(replace(read_config(Path(file), "--trust" in arguments), **chosen))
         game = start.env.id
         if other := positional(flags_of(start), arguments):
             raise UserError(f"--config {file} names its environment, {game}; leave out {other}")
@@ -75,14 +77,14 @@ def flags_of(config: Config) -> Flags:
     return Flags(**{field.name: getattr(config, field.name) for field in dataclasses.fields(config)})
 
 
-def read_config(path: Path) -> Config:
+def read_config(path: Path, trusted: bool) -> Config:
     """The config of another run, without its name: the new run gets one of its own."""
     from rnd.record import trust
     from rnd.record.files import read_json, understood
 
     with understood(path, "a config"):
         config = Config.from_dict(read_json(path))
-    trust.check(config, path, trusted=False)
+    trust.check(config, path, trusted)
     return replace(config, name=None)
 
 

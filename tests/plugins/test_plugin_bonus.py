@@ -182,6 +182,9 @@ def test_frozen_rewards_change_nothing():
     assert str(bonus.state_dict()) == before
     bonus.freeze(False)
     bonus.observe(batch(space, 2))
+    bonus.freeze()
+    assert bonus.update() == {}, "what was observed before it was frozen waits"
+    bonus.freeze(False)
     assert bonus.update()
 
 

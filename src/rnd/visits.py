@@ -11,7 +11,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from rnd.bonus.count import CHUNK, hash64, mix, weyl
+from rnd.hashing import CHUNK, hash64, mix, weyl
 
 AXES = {"visits": 1, "episode": 0}
 """The axis of the environments in each entry of the state."""

@@ -8,7 +8,7 @@ import pytest
 import torch
 from bonus_cases import DISCRETE, IMAGE, VECTOR, observations
 
-from rnd.bonus import count
+from rnd import hashing
 from rnd.bonus.count import Count
 from rnd.envs.splitmix import mix
 from rnd.transitions import Transitions
@@ -62,7 +62,7 @@ def test_the_two_zeros_are_one_state():
 
 def test_mix_is_splitmix64():
     words = [0, 1, MASK, 0x8000000000000000, 0x123456789ABCDEF0]
-    mixed = count.mix(torch.tensor([count.signed(word) for word in words]))
+    mixed = hashing.mix(torch.tensor([hashing.signed(word) for word in words]))
     assert [int(word) & MASK for word in mixed] == [mix(word) for word in words]
 
 

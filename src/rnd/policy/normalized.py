@@ -28,7 +28,9 @@ class NormalizedPolicy(Policy):
         super().__init__()
         self.policy, self.whiten = policy, Whitener(observation.shape, CLIP)
         self.hidden_size, self.compilable = policy.hidden_size, policy.compilable
-        one_hot = torch.tensor(observation.one_hot or [False] * observation.shape[0])
+        # No list of the observation's length: an agent of a stranger may announce any (`load_agent` builds it on meta).
+        numbers = torch.zeros(observation.shape, dtype=torch.bool)
+        one_hot = torch.tensor(observation.one_hot) if observation.one_hot else numbers
         self.register_buffer("one_hot", one_hot)
 
     def observe(self, obs: Tensor) -> None:

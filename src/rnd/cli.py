@@ -14,10 +14,10 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar, get_type_hints
 
 from rnd import __version__
-from rnd.config import check_ranges
 from rnd.console import protect_output
 from rnd.errors import InterruptedRunError, RunError, UserError, nearest
 from rnd.launch import launched
+from rnd.ranges import check_ranges
 
 COMMANDS = {
     "train": ("rnd.commands.train", "train an agent: rnd train [GAME] [flags]"),

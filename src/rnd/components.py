@@ -14,8 +14,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from rnd.config import BonusOptions, Config, Options, PolicyOptions, WriterOptions, check_types, open_options
+from rnd.config import BonusOptions, Config, Options, PolicyOptions, WriterOptions, open_options
 from rnd.errors import UserError, nearest
+from rnd.ranges import check_types
 
 C = TypeVar("C")
 

@@ -1,4 +1,4 @@
-"""64-bit hashes of observations, for counts and for first visits.
+"""Hashes on the device: of observations for counts and first visits, of random numbers for more of them.
 
 Legend: B observations, X the components of one, W its 64-bit words.
 """
@@ -38,6 +38,13 @@ def mix(x: Tensor) -> Tensor:
     x = (x ^ shift_right(x, 30)) * signed(0xBF58476D1CE4E5B9)
     x = (x ^ shift_right(x, 27)) * signed(0x94D049BB133111EB)
     return x ^ shift_right(x, 31)
+
+
+def mix32(x: Tensor) -> Tensor:
+    """MurmurHash3's finaliser in wrapping signed arithmetic."""
+    x = (x ^ (x >> 16 & 0xFFFF)) * -0x7A143595
+    x = (x ^ (x >> 13 & 0x7FFFF)) * -0x3D4D51CB
+    return x ^ (x >> 16 & 0xFFFF)
 
 
 def shift_right(x: Tensor, bits: int) -> Tensor:

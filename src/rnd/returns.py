@@ -10,8 +10,9 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from rnd.config import Config, check_ranges
+from rnd.config import Config
 from rnd.errors import UserError
+from rnd.ranges import check_ranges
 
 SMALLEST_DEVIATION = 1e-8
 """Of advantages that are normalised: where all are equal, they become 0."""

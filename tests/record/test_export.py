@@ -185,6 +185,16 @@ def test_parts_of_the_first_format_are_read(parts, tmp_path):
     assert all((again.path / f["name"]).read_bytes() == (run.path / f["name"]).read_bytes() for f in files)
 
 
+def test_parts_cannot_announce_more_than_compression_adds(parts, tmp_path):
+    """They would be hashed: a sparse file of many gigabytes costs its sender nothing."""
+    index = json.loads((parts / "parts.json").read_text())
+    for entry, size in ((index["files"][0], "packed"), (index["parts"][0], "bytes")):
+        entry[size] += 2**40
+    (parts / "parts.json").write_text(json.dumps(index))
+    with pytest.raises(UserError, match=r"config\.json is larger compressed than it is"):
+        import_parts(parts, tmp_path / "out")
+
+
 def test_an_import_never_overwrites(parts, tmp_path):
     first = import_parts(parts, tmp_path / "out")
     before = sha256((first.path / "config.json").read_bytes())

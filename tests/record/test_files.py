@@ -5,8 +5,8 @@ import os
 
 import pytest
 
-from rnd.record.export import PACKED_SMALL, decompress
 from rnd.record.files import SMALL, chunks, open_regular, read_file
+from rnd.record.packing import AGENT_SIZE, decompress
 
 
 def test_a_file_of_at_most_the_limit_is_read(tmp_path):
@@ -38,7 +38,7 @@ def test_what_is_no_regular_file_is_refused_at_once(read, tmp_path):
 
 
 def test_a_packed_file_that_becomes_too_large_is_refused():
-    packed = lzma.compress(b"\0" * (PACKED_SMALL + 2**25))
+    packed = lzma.compress(b"\0" * (AGENT_SIZE + 2**25))
     assert len(packed) < 2**17
     with pytest.raises(lzma.LZMAError, match="holds more than"):
         decompress(packed)

@@ -21,7 +21,6 @@ from typing import Literal
 import numpy as np
 from rich.console import Console
 
-from rnd.config import PositiveFloat, PositiveInt, Threads
 from rnd.envs import native
 from rnd.envs.factories import rom_of
 from rnd.envs.interface import VectorEnv
@@ -30,6 +29,7 @@ from rnd.envs.registry import cores
 from rnd.envs.workers import WorkerEnvs
 from rnd.errors import UserError, nearest
 from rnd.presets import ATARI_GAMES, preset
+from rnd.ranges import PositiveFloat, PositiveInt, Threads
 
 BASELINE = "AtariVectorEnv"
 

@@ -19,9 +19,10 @@ from rich.table import Table
 
 from rnd.bench.options import BenchOptions
 from rnd.bench.synthetic import SyntheticAtari
-from rnd.config import Config, PositiveInt
+from rnd.config import Config
 from rnd.envs.registry import on_gpu
 from rnd.graphs import WARM_UP
+from rnd.ranges import PositiveInt
 from rnd.trainer import Trainer
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-from rnd.config import Config, PositiveInt
+from rnd.config import Config
 from rnd.errors import UserError, nearest
 from rnd.presets import ATARI_GAMES, preset
+from rnd.ranges import PositiveInt
 
 
 @dataclass(frozen=True)

@@ -23,9 +23,10 @@ from rnd import envs
 from rnd.bench.envs import player
 from rnd.bench.learner import measure as measure_learner
 from rnd.bench.options import BenchOptions
-from rnd.config import Config, PositiveInt, Threads
+from rnd.config import Config
 from rnd.envs.native_envs import NativeEnvs
 from rnd.envs.registry import on_gpu
+from rnd.ranges import PositiveInt, Threads
 from rnd.run import timing
 from rnd.trainer import Trainer
 

@@ -13,9 +13,10 @@ from torch import Tensor, nn
 from rnd.bonus.base import kept
 from rnd.bonus.prediction import squared_error
 from rnd.bonus.rnd import RND
-from rnd.config import BonusOptions, Fraction, PositiveInt, state_field
+from rnd.config import BonusOptions, state_field
 from rnd.envs.spec import ActionSpec, ObservationSpec
 from rnd.networks import target_network
+from rnd.ranges import Fraction, PositiveInt
 from rnd.transitions import Transitions
 
 SMALLEST_VARIANCE = 1e-8

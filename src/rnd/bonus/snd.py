@@ -17,8 +17,10 @@ from torch import Tensor
 from rnd.bonus.base import kept
 from rnd.bonus.prediction import squared_error
 from rnd.bonus.rnd import RND
-from rnd.config import BonusOptions, Fraction, NonNegativeFloat
+from rnd.config import BonusOptions
 from rnd.envs.spec import ActionSpec, ObservationSpec
+from rnd.hashing import mix32
+from rnd.ranges import Fraction, NonNegativeFloat
 from rnd.transitions import Transitions
 
 TILES = 6
@@ -131,10 +133,3 @@ def uniform(draw_C: Tensor, place_CP: Tensor, stream: int) -> Tensor:
     seed_C = mix32(mix32(draw_C.view(torch.int32)) + stream)
     bits_CP = mix32(seed_C[:, None] + place_CP * -0x61C88647)  # 2^32 over the golden ratio
     return (bits_CP >> 8 & 0xFFFFFF).float() / (1 << 24)
-
-
-def mix32(x: Tensor) -> Tensor:
-    """MurmurHash3's finaliser in wrapping signed arithmetic."""
-    x = (x ^ (x >> 16 & 0xFFFF)) * -0x7A143595
-    x = (x ^ (x >> 13 & 0x7FFFF)) * -0x3D4D51CB
-    return x ^ (x >> 16 & 0xFFFF)

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rnd.cli import parse, positional
-from rnd.config import Config, PositiveInt, Seed
+from rnd.config import Config
+from rnd.ranges import PositiveInt, Seed
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rnd.cli import parse, positional
-from rnd.config import Frames
+from rnd.ranges import Frames
 
 DESCRIPTION = "Continue a run exactly from its newest checkpoint. RUN is a run folder."
 

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 from rnd.api import starting_config
 from rnd.cli import parse, positional, value_of
 from rnd.components import resolve
-from rnd.config import Config, PositiveInt
+from rnd.config import Config
 from rnd.errors import RunError, UserError
 from rnd.presets import ATARI_GAMES, DEFAULT_JOB
+from rnd.ranges import PositiveInt
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -22,10 +22,11 @@ from rich.progress import Progress
 from torch import Tensor
 
 from rnd import envs
-from rnd.config import Config, Frames, PositiveInt, check_ranges
+from rnd.config import Config
 from rnd.console import say
 from rnd.envs.noisy_tv import NoisyTV
 from rnd.presets import preset
+from rnd.ranges import Frames, PositiveInt, check_ranges
 from rnd.record.tables import csv_text
 from rnd.report.aggregate import curves_over_seeds
 from rnd.report.figure import new_figure, save

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from rnd.config import PolicyOptions, Width, state_field
+from rnd.config import PolicyOptions, state_field
 from rnd.envs.spec import ActionSpec, ObservationSpec
 from rnd.policy.base import ActorCritic, vector_torso
+from rnd.ranges import Width
 
 
 @dataclass(frozen=True)

@@ -28,13 +28,12 @@ from rnd.record import checkpoint, trust
 from rnd.record.about import check_types, misfit, spec_from_dict
 from rnd.record.checkpoint import Checkpoint, largest
 from rnd.record.files import make_folder, read_file, understood, write_atomically, write_json
+from rnd.record.packing import decompress
 
 CARD = "rnd.card"
 """Key of the card in the file's metadata."""
 AGENT_FORMAT = 1
 PACKED = ".xz"
-PACKED_MEMORY, PACKED_SMALL, PACKED_RATIO = 2**26, 2**26, 20
-"""Limits of what a compressed file may need and become: this much, or so many times its size. Weights shrink little."""
 MODULES = ("policy", "bonus", "scaler")
 
 
@@ -156,13 +155,3 @@ def read_tensors(path: Path, key: str, what: str, version: int) -> tuple[dict[st
     if card.get("format") != version:
         raise UserError(f"{path} is {what}, of format {card.get('format')}; this rnd reads format {version}")
     return card, tensors
-
-
-def decompress(data: bytes) -> bytes:
-    """The contents of an .xz file, which a small one can inflate to gigabytes."""
-    limit = PACKED_SMALL + PACKED_RATIO * len(data)
-    unpacker = lzma.LZMADecompressor(memlimit=PACKED_MEMORY)
-    unpacked = unpacker.decompress(data, max_length=limit)
-    if not unpacker.eof:
-        raise lzma.LZMAError(f"it is cut off, or holds more than {limit:,} bytes")
-    return unpacked

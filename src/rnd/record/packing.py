@@ -1,7 +1,8 @@
-"""Compression of a run in parts, without loss: blocks of .xz, each unpacked by itself, so memory stays small.
+"""Compressed files, of which a small one can inflate to gigabytes: an agent is one .xz, a run in parts is many.
 
-Before a block of tensors is compressed, its bytes are sorted into planes: all first bytes of its 32-bit words, then all
-second bytes, and so on. Signs and exponents, which repeat, then stand together; mantissas hardly shrink.
+A run is compressed in blocks, each unpacked by itself, so memory stays small. Before a block of tensors is compressed,
+its bytes are sorted into planes: all first bytes of its 32-bit words, then all second bytes, and so on. Signs and
+exponents, which repeat, then stand together; mantissas hardly shrink.
 """
 
 from __future__ import annotations
@@ -18,9 +19,21 @@ from rnd.errors import RunError
 BLOCK = 8 * 2**20
 WORD = 4
 PRESET = 0  # 3 takes three times as long for 1% of a checkpoint
-MEMORY = 2**25
-"""Bytes that unpacking may take beside the block."""
 THREADS = 8
+MEMORY = 2**26
+"""Bytes that unpacking may take beside what is unpacked."""
+AGENT_SIZE, AGENT_RATIO = 2**26, 20
+"""What a compressed agent may become: this much, or so many times its size. Weights shrink little."""
+
+
+def decompress(data: bytes) -> bytes:
+    """The contents of a compressed agent."""
+    limit = AGENT_SIZE + AGENT_RATIO * len(data)
+    unpacker = lzma.LZMADecompressor(memlimit=MEMORY)
+    unpacked = unpacker.decompress(data, max_length=limit)
+    if not unpacker.eof:
+        raise lzma.LZMAError(f"it is cut off, or holds more than {limit:,} bytes")
+    return unpacked
 
 
 def pack(data: bytes, planes: bool) -> bytes:

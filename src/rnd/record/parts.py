@@ -143,7 +143,7 @@ def read_index(folder: Path) -> dict[str, Any]:
                 raise UserError(f"the parts hold {entry['name']!r:.80}, which is no file of a run; nothing was written")
             limit = largest() if entry["name"].endswith((TENSORS, *FILES)) else SMALL
             if entry["packed"] > entry["bytes"] + entry["bytes"] // 64 + 4096:  # more than .xz ever adds
-                raise ValueError(f"{entry['name']} is larger packed than unpacked")
+                raise ValueError(f"{entry['name']} is larger compressed than it is")
             if entry["bytes"] > limit:
                 raise ValueError(f"{entry['name']} has {entry['bytes']:,} bytes, more than {limit:,}")
         if len({entry["name"] for entry in index["files"]}) < len(index["files"]):

@@ -12,8 +12,9 @@ from pathlib import Path
 import numpy as np
 from rich.console import Console
 
-from rnd.config import Config, check_ranges
+from rnd.config import Config
 from rnd.errors import RunError
+from rnd.ranges import check_ranges
 from rnd.record.export import Agent, agent_name, load_agent
 from rnd.record.files import make_folder, replacing_by_name
 from rnd.record.progress import Phase

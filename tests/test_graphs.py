@@ -49,7 +49,7 @@ def test_graphs_and_compilation_equal_the_plain_path(changes):
 
 
 @cuda
-@pytest.mark.parametrize("bonus", BONUSES)
+@pytest.mark.parametrize("bonus", [*BONUSES])
 def test_the_captured_preparation_equals_the_plain_one(bonus):
     """Bonus, returns and statistics of rollout after rollout; from the fourth on a graph is replayed."""
     fast, plain = (trainer_of(device="cuda", fast=flag, bonus=bonus) for flag in (True, False))

@@ -31,7 +31,7 @@ pytestmark = pytest.mark.parametrize("observation", OBSERVATIONS.values(), ids=O
 
 
 @pytest.mark.parametrize("action", ACTIONS.values(), ids=ACTIONS)
-@pytest.mark.parametrize("name", BONUSES)
+@pytest.mark.parametrize("name", [*BONUSES])
 def test_scores_are_finite_not_negative_and_without_gradient(name, observation, action):
     bonus = started(name, observation, action)
     moves = transitions(observation, action)
@@ -48,7 +48,7 @@ def test_scores_are_finite_not_negative_and_without_gradient(name, observation, 
     assert bool(torch.isfinite(loss))
 
 
-@pytest.mark.parametrize("name", BONUSES)
+@pytest.mark.parametrize("name", [*BONUSES])
 def test_scoring_changes_nothing(name, observation):
     bonus = started(name, observation)
     before = copy.deepcopy(bonus.state_dict())
@@ -72,7 +72,7 @@ def test_training_lowers_the_bonus_there_and_leaves_a_far_state_higher(name, obs
         assert after_far >= (1.25 if name == "drnd" else 1.5) * after_here  # DRND: a part is the count, at most 0.1
 
 
-@pytest.mark.parametrize("name", BONUSES)
+@pytest.mark.parametrize("name", [*BONUSES])
 def test_the_same_seed_gives_the_same_bonus(name, observation):
     one, two = started(name, observation, seed=3), started(name, observation, seed=3)
     moves = transitions(observation)
@@ -88,7 +88,7 @@ def test_another_seed_gives_another_bonus(name, observation):
     assert not torch.equal(one.score(moves), two.score(moves))
 
 
-@pytest.mark.parametrize("name", BONUSES)
+@pytest.mark.parametrize("name", [*BONUSES])
 def test_save_and_load_are_exact(name, observation):
     moves = transitions(observation)
     saved = started(name, observation, seed=5)
@@ -151,7 +151,7 @@ def test_only_kept_transitions_train(name, observation):
     assert float(nothing.detach()) == 0.0
 
 
-@pytest.mark.parametrize("name", BONUSES)
+@pytest.mark.parametrize("name", [*BONUSES])
 def test_constant_observations_do_not_blow_up(name, observation):
     bonus = make(name, observation)
     moves = transitions(observation)
@@ -166,7 +166,7 @@ def test_constant_observations_do_not_blow_up(name, observation):
     assert float(score_TN.max()) < 1e3
 
 
-@pytest.mark.parametrize("name", BONUSES)
+@pytest.mark.parametrize("name", [*BONUSES])
 def test_a_rollout_scored_in_parts_is_the_rollout_scored_at_once(name, observation):
     bonus = started(name, observation)
     moves = transitions(observation, steps=6)

@@ -64,7 +64,7 @@ def trained(name, iterations=3):
         return list(trainer.train()), trainer
 
 
-@pytest.mark.parametrize("name", BONUSES)
+@pytest.mark.parametrize("name", [*BONUSES])
 def test_every_bonus_trains_an_agent_on_dictionaries(name):
     rows, trainer = trained(name)
     assert trainer.env.spec.observation.shape == (5,)

@@ -18,7 +18,7 @@ def arguments(bonus, one):
     return {"obs": one.obs, "actions": one.actions} if bonus.reads_action else {}
 
 
-@pytest.mark.parametrize("name", BONUSES)
+@pytest.mark.parametrize("name", [*BONUSES])
 def test_rollouts_are_those_of_the_trainer_to_the_bit(name):
     stream = recorded(name)
     bonus = stream.bonus()

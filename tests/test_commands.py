@@ -31,6 +31,9 @@ SMALLER = {
     "rnd train venture --policy gru": "--env.num-envs 4 --frames 10000",
     "rnd train ALE/Hero-v5 --bonus none": "--env.num-envs 4 --frames 10000",
     "rnd paper figure7 --jobs 4": "--scale 0.000001 --only venture-none",
+    "rnd paper bonuses --game gravitar --frames 50000000 --only snd-v": "--scale 0.0002 --seed 1",
+    "rnd paper bonuses --game MiniGrid-MultiRoom-N4-S5-v1 --jobs 2": "--scale 0.005",
+    "python benchmarks/small_tasks.py --jobs 2": "--tasks MountainCarContinuous --bonuses rnd --seeds 6",
 }
 """Commands of more than five minutes, and the flags that stand beside them for a smaller size."""
 PLACEHOLDERS = {

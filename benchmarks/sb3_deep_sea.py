@@ -25,7 +25,6 @@ from stable_baselines3.common.vec_env import DummyVecEnv
 
 import rnd
 from rnd.cli import parse
-from rnd.envs import builtin
 from rnd.plugins.sb3 import RNDPPO, IntrinsicRewardCallback, VecIntrinsicReward
 from rnd.record.tables import csv_text
 
@@ -106,7 +105,6 @@ def train(method: str, seed: int, options: Options) -> Result:
 
 def main() -> None:
     options = parse(Options, sys.argv[1:], prog="sb3_deep_sea.py", description=str(__doc__))
-    builtin.register()
     torch.set_num_threads(1)
     results = []
     for method in options.methods:

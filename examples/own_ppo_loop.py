@@ -18,7 +18,7 @@ from gymnasium.wrappers import FlattenObservation
 from torch import nn
 from torch.distributions import Categorical
 
-import rnd
+import rnd.envs  # registers rnd/DeepSea-N with Gymnasium
 
 
 @dataclass

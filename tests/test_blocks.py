@@ -91,7 +91,7 @@ def code_cells() -> list[str]:
 
 def run(program: str, folder) -> None:
     """In a process of its own, as a reader would run it, without a window for pictures."""
-    (folder / "program.py").write_text("from rnd.envs import builtin; builtin.register()\n" + program)
+    (folder / "program.py").write_text(program)
     environment = os.environ | {"MPLBACKEND": "Agg"}
     done = subprocess.run([sys.executable, "program.py"], cwd=folder, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-3000:]

@@ -8,8 +8,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from rnd.envs import builtin
-
 EXAMPLES = Path(__file__).parents[1] / "examples"
 SIZES = {
     "own_ppo_loop": {"total_steps": 600, "num_envs": 4, "num_steps": 25, "warm_up_steps": 10},
@@ -21,7 +19,6 @@ NEEDS = {"sb3_wrapper": "stable_baselines3", "sb3_rndppo": "stable_baselines3", 
 
 
 def load(name):
-    builtin.register()  # as Gymnasium does itself where rnd is installed
     spec = importlib.util.spec_from_file_location(f"example_{name}", EXAMPLES / f"{name}.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)

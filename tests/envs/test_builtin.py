@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from gymnasium.utils.env_checker import check_env
 
-from rnd.envs.builtin import make_array_env, register
+from rnd.envs.builtin import make_array_env
 from rnd.envs.deep_sea import DeepSea
 from rnd.envs.local import ArrayVectorEnv
 from rnd.envs.noisy_tv import CHANNELS, MAX_STEPS, REMOTE, NoisyTV
@@ -76,7 +76,6 @@ def test_noisy_tv_counts_the_room_that_is_entered_at_the_time_limit():
     assert result.info.truncated.item() and result.info.room.item() == 0
     assert result.info.entered == [2, 0] and result.info.episodes[0].rooms == {0, 2}
 
-    register()
     single = gymnasium.make("rnd/NoisyTV", disable_env_checker=True)
     single.reset(seed=0)
     rooms = [single.step(action)[4]["room"] for action in actions]
@@ -134,7 +133,6 @@ def test_save_restore_and_grouping(name, groups):
 @pytest.mark.parametrize("name", ["rnd/DeepSea-4", "rnd/DeepSea-64", "rnd/NoisyTV"])
 @pytest.mark.filterwarnings("error::UserWarning")
 def test_gymnasium_checker(name):
-    register()
     check_env(gymnasium.make(name, disable_env_checker=True).unwrapped, skip_render_check=True)
 
 

@@ -35,11 +35,9 @@ def noisy_tv_env() -> SingleEnv:
 
 
 def register() -> None:
-    """Register the environments with Gymnasium, which calls this itself where rnd is installed (an entry point)."""
+    """Register the environments with Gymnasium."""
     import gymnasium
 
-    if "rnd/NoisyTV" in gymnasium.registry:
-        return
     gymnasium.register("rnd/NoisyTV", entry_point="rnd.envs.builtin:noisy_tv_env")
     for size in SIZES:
         gymnasium.register(f"rnd/DeepSea-{size}", entry_point="rnd.envs.builtin:deep_sea_env", kwargs={"size": size})

@@ -132,7 +132,6 @@ def _make_gym(env_id: str, **options: Any) -> Any:
     """The environment of a Gymnasium id. Imports the package that registers it; an error names what is missing."""
     import gymnasium
 
-    builtin.register()
     for starts, (module, package) in PACKAGES.items():
         if env_id.startswith(starts):
             try:

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstring>
+#include <type_traits>
 
 #include "machine.hpp"
 #if defined(RND_AVX512) || defined(RND_AVX2)
@@ -82,14 +83,16 @@ inline u16 collisions(const Row* mask, unsigned wanted, int x0, int x1) {
     return static_cast<u16>(bits);
 }
 
+// Each half of the playfield has the colour and the priority of its player.
+inline bool shows_score(const Tia& tia) { return (tia.CTRLPF & 6) == 2; }
+
 // Which of 64 pixels have the colours of the playfield and the players; the later ones cover the earlier.
 struct Paint {
     u64 pf, p1, p0;
 };
 inline Paint paint(const Tia& tia, int w) {
     Paint p = {tia.mask[PF].word[w] | tia.mask[BL].word[w], tia.mask[P1].word[w] | tia.mask[M1].word[w], tia.mask[P0].word[w] | tia.mask[M0].word[w]};
-    if ((tia.CTRLPF & 6) == 2) {
-        // Score: each half of the playfield has the colour and the priority of its player.
+    if (shows_score(tia)) {
         const u64 left = kBelow.row[80].word[w];
         p.p0 |= tia.mask[PF].word[w] & left;
         p.p1 |= tia.mask[PF].word[w] & ~left;
@@ -100,6 +103,11 @@ inline Paint paint(const Tia& tia, int w) {
         p.p1 &= ~p.pf;
     }
     return p;
+}
+
+inline bool has_player_colours(const Tia& tia) {
+    constexpr unsigned kTheirs = 1u << P0 | 1u << P1 | 1u << M0 | 1u << M1;
+    return (tia.visible & kTheirs) || shows_score(tia);
 }
 
 // Both return whether a pixel changed: `blank` makes pixels [x0, x1) of a row black, `draw` paints what the TIA shows there.
@@ -138,19 +146,28 @@ inline bool draw(const Tia& tia, u8* pixels, int x0, int x1) {
     auto all = [](u8 colour) { return _mm256_set1_epi8(static_cast<char>(colour)); };
     const __m256i background = all(tia.COLUBK), playfield = all(tia.COLUPF), player0 = all(tia.COLUP[0]), player1 = all(tia.COLUP[1]);
     __m256i changed = _mm256_setzero_si256();
-    for (int part = x0 >> 5; part <= (x1 - 1) >> 5; ++part) {
-        const Paint p = paint(tia, part >> 1);
-        const int shift = (part & 1) * 32;
-        __m256i v = _mm256_blendv_epi8(background, playfield, bytes(p.pf >> shift));
-        v = _mm256_blendv_epi8(v, player1, bytes(p.p1 >> shift));
-        v = _mm256_blendv_epi8(v, player0, bytes(p.p0 >> shift));
-        __m256i* at = reinterpret_cast<__m256i*>(pixels + 32 * part);
-        const __m256i before = _mm256_loadu_si256(at);
-        if (32 * part < x0 || 32 * part + 32 > x1)
-            v = _mm256_blendv_epi8(before, v, bytes((kBelow.row[x1].word[part >> 1] & ~kBelow.row[x0].word[part >> 1]) >> shift));
-        changed = _mm256_or_si256(changed, _mm256_xor_si256(before, v));
-        _mm256_storeu_si256(at, v);
-    }
+    auto paint_line = [&](auto players) {
+        for (int part = x0 >> 5; part <= (x1 - 1) >> 5; ++part) {
+            const Paint p = paint(tia, part >> 1);
+            const int shift = (part & 1) * 32;
+            __m256i v = _mm256_blendv_epi8(background, playfield, bytes(p.pf >> shift));
+            if constexpr (players) {
+                v = _mm256_blendv_epi8(v, player1, bytes(p.p1 >> shift));
+                v = _mm256_blendv_epi8(v, player0, bytes(p.p0 >> shift));
+            }
+            __m256i* at = reinterpret_cast<__m256i*>(pixels + 32 * part);
+            const __m256i before = _mm256_loadu_si256(at);
+            if (32 * part < x0 || 32 * part + 32 > x1)
+                v = _mm256_blendv_epi8(before, v, bytes((kBelow.row[x1].word[part >> 1] & ~kBelow.row[x0].word[part >> 1]) >> shift));
+            changed = _mm256_or_si256(changed, _mm256_xor_si256(before, v));
+            _mm256_storeu_si256(at, v);
+        }
+    };
+    // Most lines show nothing in the colours of the players.
+    if (has_player_colours(tia))
+        paint_line(std::true_type{});
+    else
+        paint_line(std::false_type{});
     return !_mm256_testz_si256(changed, changed);
 #else
     // Eight pixels at a time: bit i of the mask becomes byte i of a word, all ones or zero.

@@ -437,15 +437,17 @@ constexpr int write_delay(unsigned reg, i32 cycle) {
     auto line_clock = [&] { return line_cycle() * 3; };
     if (is_plain(reg)) tia.shadow[reg] = value;
     auto advance_to_effect = [&] { advance(bus, clock + write_delay(reg, cycle)); };
+    // `objects`: those that look different then. A value that waits behind a delay is not seen.
     auto set = [&](u8& value, u8 to, unsigned objects) __attribute__((always_inline)) {
         if (value == to) return;
-        advance_to_effect();
+        if (objects) advance_to_effect();
         value = to;
-        changed(bus, objects);
+        if (objects) changed(bus, objects);
     };
-    auto colour = [&](u8& reg) {
+    // `objects`: those that have this colour. What none of them shows is not seen.
+    auto colour = [&](u8& reg, unsigned objects) __attribute__((always_inline)) {
         if (reg == (value & 0xFE)) return;
-        if (bus.screen) advance(bus, clock);
+        if (bus.screen && (live_objects(tia, objects) || shows_score(tia))) advance(bus, clock);
         reg = value & 0xFE;
     };
     auto reset_position = [&](int object, int in_hblank, int delay) {
@@ -482,10 +484,13 @@ constexpr int write_delay(unsigned reg, i32 cycle) {
             changed(bus, 1u << (P0 + n) | 1u << (M0 + n));
             break;
         }
-        case COLUP0: colour(tia.COLUP[0]); break;
-        case COLUP1: colour(tia.COLUP[1]); break;
-        case COLUPF: colour(tia.COLUPF); break;
-        case COLUBK: colour(tia.COLUBK); break;
+        case COLUP0: colour(tia.COLUP[0], 1u << P0 | 1u << M0); break;
+        case COLUP1: colour(tia.COLUP[1], 1u << P1 | 1u << M1); break;
+        case COLUPF: colour(tia.COLUPF, 1u << PF | 1u << BL); break;
+        case COLUBK:
+            if (bus.screen && tia.COLUBK != (value & 0xFE)) advance(bus, clock);
+            tia.COLUBK = value & 0xFE;
+            break;
         case CTRLPF:
             set(tia.CTRLPF, value, 1u << BL);
             // The right half's direction is fixed when it starts.
@@ -524,17 +529,17 @@ constexpr int write_delay(unsigned reg, i32 cycle) {
             reset_position(BL, 2, 4);
             break;
         case GRP0:
-            set(tia.GRP[0], value, 1u << P0);
+            set(tia.GRP[0], value, tia.VDELP[0] ? 0 : 1u << P0);
             set(tia.old_GRP[1], tia.GRP[1], tia.VDELP[1] ? 1u << P1 : 0);
             break;
         case GRP1:
-            set(tia.GRP[1], value, 1u << P1);
+            set(tia.GRP[1], value, tia.VDELP[1] ? 0 : 1u << P1);
             set(tia.old_GRP[0], tia.GRP[0], tia.VDELP[0] ? 1u << P0 : 0);
             set(tia.old_ENABL, tia.ENABL, tia.VDELBL ? 1u << BL : 0);
             break;
         case ENAM0: set(tia.ENAM[0], value >> 1 & 1, 1u << M0); break;
         case ENAM1: set(tia.ENAM[1], value >> 1 & 1, 1u << M1); break;
-        case ENABL: set(tia.ENABL, value >> 1 & 1, 1u << BL); break;
+        case ENABL: set(tia.ENABL, value >> 1 & 1, tia.VDELBL ? 0 : 1u << BL); break;
         case HMP0:
         case HMP1:
         case HMM0:

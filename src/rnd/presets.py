@@ -61,6 +61,8 @@ NUM_ENVS: dict[Kind, int] = {"numbers": 8, "choices": 32, "image": 32}
 FAMILIES: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {
     # A reward at every step that tells at once how good an action was.
     "classic control": (("Pendulum-",), {"gamma_ext": 0.9}),
+    # Slippery: a policy that is sure of the reward too early keeps a third of it.
+    "toy text": (("FrozenLake",), {"ext_coef": 1.0}),
     # Keys, doors and a ball: with RND the goal is never found within the budget.
     "MiniGrid, hard": (("MiniGrid-KeyCorridor",), {"bonus": "noveld"}),
     # A landing is hundreds of steps away, and hovering must not become a habit.

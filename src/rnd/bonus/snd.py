@@ -131,5 +131,5 @@ def augment(obs_CX: Tensor, draw_C: Tensor, view: int, noise: float, masked: flo
 def uniform(draw_C: Tensor, place_CP: Tensor, stream: int) -> Tensor:
     """Numbers in [0, 1) [C, P], a hash of the sample's draw, of the place (int32) and of the stream."""
     seed_C = mix32(mix32(draw_C.view(torch.int32)) + stream)
-    bits_CP = mix32(seed_C[:, None] ^ mix32(place_CP))  # no product of places: the compiler's does not wrap
+    bits_CP = mix32(seed_C[:, None] ^ mix32(place_CP))  # torch.compile does not wrap place * constant
     return (bits_CP >> 8 & 0xFFFFFF).float() / (1 << 24)

@@ -154,6 +154,51 @@ def test_a_program_may_hang_for_long(tmp_path: Path) -> None:
     assert_same_frames(ale, core, [NOOP] * 4)
 
 
+NUSIZ0, NUSIZ1, COLUP0, COLUP1, GRP0, GRP1, ENAM0, ENAM1, ENABL = 0x04, 0x05, 0x06, 0x07, 0x1B, 0x1C, 0x1D, 0x1E, 0x1F
+VDELP0, VDELP1, VDELBL = 0x25, 0x26, 0x27
+SHOWN = {
+    "player 0": (COLUP0, {GRP0: 0xA5}),
+    "player 1": (COLUP1, {GRP1: 0xA5}),
+    "missile 0": (COLUP0, {NUSIZ0: 0x30, ENAM0: 2}),
+    "missile 1": (COLUP1, {NUSIZ1: 0x30, ENAM1: 2}),
+    "ball": (COLUPF, {CTRLPF: 0x30, ENABL: 2}),
+    "playfield": (COLUPF, {PF1: 0xA5}),
+    "score, left": (COLUP0, {CTRLPF: 2, PF1: 0xA5}),
+    "score, right": (COLUP1, {CTRLPF: 2, PF1: 0xA5}),
+    "nothing": (COLUP0, {GRP0: 0}),
+    "background": (COLUBK, {PF1: 0xA5}),
+}
+"""A colour, and the registers with which alone it is seen."""
+
+
+def at_times(writes: list[tuple[int, int]]) -> bytes:
+    """One write per two lines, at the start, in the middle and near the end of a line."""
+    waits = (0, 14, 30)
+    return b"".join(lines(2) + bytes([0xEA]) * waits[i % 3] + store(*write) for i, write in enumerate(writes))
+
+
+@pytest.mark.parametrize("shown", SHOWN)
+def test_a_colour_changes_where_one_object_has_it(shown: str, tmp_path: Path) -> None:
+    colour, registers = SHOWN[shown]
+    changes = at_times([(colour, 0x10 * i + 6) for i in range(1, 13)])
+    on = b"".join(store(*write) for write in registers.items())
+    off = b"".join(store(register, 0) for register in registers)
+    program = frame(store(COLUBK, 0) + lines(60) + changes + on + changes + off + changes + lines(100))
+    assert_same_frames(*both(program, tmp_path), [NOOP] * 4)
+
+
+@pytest.mark.parametrize("delays", [(), (VDELP0,), (VDELP1,), (VDELP0, VDELP1), (VDELBL,), (VDELP0, VDELP1, VDELBL)])
+def test_graphics_behind_a_vertical_delay(delays: tuple[int, ...], tmp_path: Path) -> None:
+    """A write of one player's graphics shows what waits of the other, and of the ball."""
+    colours = store(COLUP0, 0x46) + store(COLUP1, 0x86) + store(COLUPF, 0x1E) + store(CTRLPF, 0x30)
+    order = [GRP0, GRP1, ENABL, GRP1, GRP0, GRP0, ENABL, GRP1]
+    changes = at_times([(register, 0x1D * (i + 1) & 0xFF) for i, register in enumerate(order * 3)])
+    delay = b"".join(store(register, 1) for register in delays)
+    end = b"".join(store(register, 0) for register in delays)
+    program = frame(colours + delay + lines(60) + changes + end + changes + lines(60))
+    assert_same_frames(*both(program, tmp_path), [NOOP] * 4)
+
+
 def random_program(rng: np.random.Generator) -> bytes:
     """Random writes to the TIA at random times, in and outside the picture, and the collisions of each frame."""
     registers = [*range(0x04, 0x15), *range(0x1B, 0x2C)]

@@ -106,8 +106,8 @@ inline Paint paint(const Tia& tia, int w) {
 }
 
 inline bool has_player_colours(const Tia& tia) {
-    constexpr unsigned kTheirs = 1u << P0 | 1u << P1 | 1u << M0 | 1u << M1;
-    return (tia.visible & kTheirs) || shows_score(tia);
+    constexpr unsigned kPlayersAndMissiles = 1u << P0 | 1u << P1 | 1u << M0 | 1u << M1;
+    return (tia.visible & kPlayersAndMissiles) || shows_score(tia);
 }
 
 // Both return whether a pixel changed: `blank` makes pixels [x0, x1) of a row black, `draw` paints what the TIA shows there.
@@ -163,7 +163,7 @@ inline bool draw(const Tia& tia, u8* pixels, int x0, int x1) {
             _mm256_storeu_si256(at, v);
         }
     };
-    // Most lines show nothing in the colours of the players.
+    // Most lines have no player or missile: two blends less.
     if (has_player_colours(tia))
         paint_line(std::true_type{});
     else

@@ -437,14 +437,14 @@ constexpr int write_delay(unsigned reg, i32 cycle) {
     auto line_clock = [&] { return line_cycle() * 3; };
     if (is_plain(reg)) tia.shadow[reg] = value;
     auto advance_to_effect = [&] { advance(bus, clock + write_delay(reg, cycle)); };
-    // `objects`: those that look different then. A value that waits behind a delay is not seen.
+    // `objects`: those that look different afterwards; none where a vertical delay holds the value back.
     auto set = [&](u8& value, u8 to, unsigned objects) __attribute__((always_inline)) {
         if (value == to) return;
         if (objects) advance_to_effect();
         value = to;
         if (objects) changed(bus, objects);
     };
-    // `objects`: those that have this colour. What none of them shows is not seen.
+    // `objects`: those that have this colour. While none of them is shown, the picture stays the same.
     auto colour = [&](u8& reg, unsigned objects) __attribute__((always_inline)) {
         if (reg == (value & 0xFE)) return;
         if (bus.screen && (live_objects(tia, objects) || shows_score(tia))) advance(bus, clock);

@@ -14,6 +14,8 @@ import torch
 
 ACTING = 1 / 4
 """Share of the multiprocessors that acting has for itself."""
+GROUP = 8
+"""Multiprocessors that cannot be divided. The driver rounds up to whole groups: a quarter of 132 would be 40."""
 
 SM_RESOURCE = 1
 NON_BLOCKING = 1
@@ -54,7 +56,7 @@ def _split(device: torch.device, acting: float) -> tuple[torch.cuda.Stream, torc
     _check(driver.cuDeviceGet(ctypes.byref(handle), ctypes.c_int(number)))
     whole, small, large = Resource(), Resource(), Resource()
     _check(driver.cuDeviceGetDevResource(handle, ctypes.byref(whole), ctypes.c_int(SM_RESOURCE)))
-    groups, wanted = ctypes.c_uint(1), ctypes.c_uint(max(1, round(whole.multiprocessors * acting)))
+    groups, wanted = ctypes.c_uint(1), ctypes.c_uint(max(GROUP, int(whole.multiprocessors * acting) // GROUP * GROUP))
     pointers = [ctypes.byref(x) for x in (small, groups, whole, large)]
     _check(driver.cuDevSmResourceSplitByCount(*pointers, ctypes.c_uint(0), wanted))
     return _stream(driver, handle, small, device, priority=-1), _stream(driver, handle, large, device, priority=0)

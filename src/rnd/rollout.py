@@ -3,9 +3,9 @@
 Legend: T steps, N environments, S stacked frames, H hidden size, X the shape of one observation.
 
 The host copies observations into the rollout's buffers. One step of one group is one piece of device work
-(`Collector.policy_step`): read the newest frames, evaluate the policy, sample, and write actions and values into the
-buffers at the step's index, which is on the device too. It never synchronises with the host, so that on CUDA it is
-captured once as a graph and replayed.
+(`Collector.policy_step`): read the newest frames, evaluate the policy, sample, write actions and values into the
+buffers at the step's index, which is on the device too, and copy the actions to the host. It never synchronises with
+the host, so that on CUDA it is captured once as a graph and replayed.
 """
 
 from __future__ import annotations
@@ -34,13 +34,10 @@ from rnd.transitions import Rollout, Transitions, next_age, stacks
 
 
 class StepSlot(NamedTuple):
-    """Where the result of one step of one group is written: reward and done on the host; on the device the next
-    observation, and whether it is the first of an episode."""
+    """Where the result of one step of one group is written: the reward on the host, the observation on the device."""
 
     reward: Tensor
-    done: Tensor
     obs: Tensor
-    first: Tensor
 
 
 class Collector:
@@ -74,12 +71,14 @@ class Collector:
         self.age_now = zeros(envs, dtype=torch.int8)
         self.hidden = zeros(envs, policy.hidden_size)
         self.step_index = zeros(len(env.groups), 1, dtype=torch.int64)
-        self.actions_now = zeros(envs, *action.shape, dtype=action_dtype)
+        # What the host and a policy step hand to each other: whether the newest observation is the first of an episode,
+        # and the actions.
+        self.first_host = torch.ones(envs, dtype=torch.bool, pin_memory=pin)
         self.actions_host = torch.zeros(envs, *action.shape, dtype=action_dtype, pin_memory=pin)
         # The rollout's buffers: one row per step, and one for the observation after the last.
         self.frames = zeros(self.stack + steps, envs, *observation.shape, dtype=obs_dtype)
         self.age = zeros(steps + 1, envs, dtype=torch.int8)
-        self.first = torch.ones(steps + 1, envs, dtype=torch.bool, device=device)
+        self.first = zeros(steps + 1, envs, dtype=torch.bool)
         self.actions = zeros(steps + 1, envs, *action.shape, dtype=action_dtype)
         self.logp, self.values_ext, self.values_int = (zeros(steps + 1, envs) for _ in range(3))
         self.noise = zeros(steps + 1, envs, act.noise_size(action))
@@ -89,23 +88,21 @@ class Collector:
         self.visits = visits.EpisodeVisits(envs, episode_memory, device) if episode_memory else None
         self.first_visit = zeros(steps, envs, dtype=torch.bool) if episode_memory else None
         self.reward_host = torch.zeros(steps, envs, pin_memory=pin)
-        self.done_host = torch.zeros(steps, envs, dtype=torch.bool, pin_memory=pin)
         # Views are made once: with hundreds of steps per rollout, making them takes a share of the wall time.
         self._slots = [[self._slot(t, rows) for t in range(steps)] for rows in env.groups]
-        self._action_views = [(self.actions_host[rows], self.actions_now[rows]) for rows in env.groups]
+        self._host_views = [(self.first_host[rows], self.actions_host[rows]) for rows in env.groups]
         self._policy_step = compiled(policy_step, config, device) if policy.compilable else policy_step
         self._step_graphs = [
             GraphedFunction(partial(self.policy_step, g, rows), config, device) for g, rows in enumerate(env.groups)
         ]
 
     def _slot(self, t: int, rows: slice) -> StepSlot:
-        obs, first = self.frames[t + self.stack, rows], self.first[t + 1, rows]
-        return StepSlot(self.reward_host[t, rows], self.done_host[t, rows], obs, first)
+        return StepSlot(self.reward_host[t, rows], self.frames[t + self.stack, rows])
 
     def start(self) -> None:
         """Reset the environments. The next rollout begins where the last one ended: after its last row."""
         self.frames[-1].copy_(self.env.reset())
-        self.first[-1].fill_(True)
+        self.first_host.fill_(True)
 
     @torch.no_grad()
     def collect(self, last: bool = False) -> Rollout:
@@ -132,11 +129,13 @@ class Collector:
     def policy_step(self, g: int, rows: slice) -> None:
         """Device work of one step of one group, without host synchronisation. Advances in place: the state before the
         step, the rows of the buffers at `step_index`, and `step_index` itself."""
-        t, out = self.step_index[g], self._evaluate(g, rows)
+        t, first_N = self.step_index[g], self.first_host[rows].to(self.device, non_blocking=True)
+        out = self._evaluate(g, rows, first_N)
+        self.actions_host[rows].copy_(out.actions, non_blocking=True)
         self.hidden[rows] = out.hidden
         self.age_now[rows] = out.age
-        self.actions_now[rows] = out.actions
         for buffer, values in (
+            (self.first, first_N),
             (self.age, out.age),
             (self.actions, out.actions),
             (self.logp, out.logp),
@@ -146,9 +145,9 @@ class Collector:
             buffer[:, rows].index_copy_(0, t, values.unsqueeze(0))
         t += 1
 
-    def _evaluate(self, g: int, rows: slice) -> StepOutput:
+    def _evaluate(self, g: int, rows: slice, first_N: Tensor) -> StepOutput:
         """The part of a policy step that changes nothing."""
-        inputs = (self.frames[:, rows], self.first[:, rows], self.age_now[rows], self.hidden[rows], self.noise[:, rows])
+        inputs = (self.frames[:, rows], first_N, self.age_now[rows], self.hidden[rows], self.noise[:, rows])
         with autocast(self.config, self.device):
             return self._policy_step(self.policy, self.env.spec.action, self.stack, self.step_index[g], *inputs)
 
@@ -156,14 +155,13 @@ class Collector:
     def compile(self) -> Rollout:
         """Compile the policy step. Returns the buffers as they are, to compile what is computed from a rollout."""
         for g, rows in enumerate(self.env.groups):
-            self._evaluate(g, rows)
+            self._evaluate(g, rows, torch.zeros_like(self.first[0, rows]))
         return self._rollout([])
 
     def _start_rollout(self) -> None:
         """The end of the last rollout is the history of this one."""
         steps = self.config.rollout_steps
         self.frames[: self.stack] = self.frames[steps:].clone()
-        self.first[0] = self.first[steps]
         self.hidden_before.copy_(self.hidden)
         self.step_index.zero_()
         self.truncation_bootstrap.zero_()
@@ -176,22 +174,20 @@ class Collector:
             result = self.env.wait(g)
         if self.config.bootstrap_truncated and bool(result.truncated.any()):
             self._bootstrap_truncated(t, self.env.groups[g], result)
-        slot = self._slots[g][t]
-        slot.done.copy_(result.done)
-        slot.obs.copy_(result.obs, non_blocking=True)
-        slot.first.copy_(slot.done, non_blocking=True)
+        self._slots[g][t].obs.copy_(result.obs, non_blocking=True)
+        first, _ = self._host_views[g]
+        first.copy_(result.done)
 
     def _act(self, t: int, g: int) -> list[StepInfo]:
         """Evaluate the policy and send step t. The rest of the result before it is read while the device works."""
-        host, device = self._action_views[g]
+        _, actions = self._host_views[g]
         with self.clock("inference"):
             self._step_graphs[g]()
-            host.copy_(device, non_blocking=True)
             self._actions_ready.record()
             infos = [self._read(t - 1, g)] if t > 0 else []
             self._actions_ready.wait()
         with self.clock("emulation"):
-            self.env.send(g, host)
+            self.env.send(g, actions)
         return infos
 
     def _read(self, t: int, g: int) -> StepInfo:
@@ -250,7 +246,7 @@ class Collector:
         """What the next rollout starts from."""
         return {
             "obs": self.frames[-1].clone(),
-            "first": self.first[-1].clone(),
+            "first": self.first_host.clone(),
             "age": self.age_now.clone(),
             "hidden": self.hidden.clone(),
             "history": self.frames[self.config.rollout_steps : -1].clone(),
@@ -259,7 +255,7 @@ class Collector:
 
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
         self.frames[-1].copy_(state["obs"])
-        self.first[-1].copy_(state["first"])
+        self.first_host.copy_(state["first"])
         self.age_now.copy_(state["age"])
         self.hidden.copy_(state["hidden"])
         self.frames[self.config.rollout_steps : -1].copy_(state["history"])
@@ -292,13 +288,13 @@ def policy_step(
     stack: int,
     t: Tensor,
     frames: Tensor,
-    first: Tensor,
+    first_N: Tensor,
     age_N: Tensor,
     hidden_NH: Tensor,
     noise: Tensor,
 ) -> StepOutput:
-    """Step t of some environments, from the rollout's buffers (time first) and the state before it: age and hidden."""
-    first_N = first.index_select(0, t)[0]
+    """Step t of some environments, from the rollout's buffers of frames and noise (time first) and the state before it:
+    age and hidden. `first_N`: the newest frame is the first of an episode."""
     age_N = next_age(age_N, first_N, stack)
     newest_SNX = frames.index_select(0, t + torch.arange(stack, device=t.device))
     out, hidden_NH = policy(stacks(newest_SNX, age_N), hidden_NH * (~first_N).unsqueeze(-1))
@@ -328,7 +324,7 @@ class Actor:
         """Actions of some environments, R `rows`, from the observations of all N. `first`: their episodes begin."""
         self.frames = torch.cat([self.frames[1:], obs_NX.to(self.device)[None]])
         first_N, noise_RA = first_N.to(self.device), noise_RA.to(self.device)
-        inputs = (self.frames[:, rows], first_N[None, rows], self.age[rows], self.hidden[rows], noise_RA[None])
+        inputs = (self.frames[:, rows], first_N[rows], self.age[rows], self.hidden[rows], noise_RA[None])
         out = policy_step(self.policy, self.action, self.stack, self._first_row, *inputs)
         self.age[rows], self.hidden[rows] = out.age, out.hidden
         return out.actions

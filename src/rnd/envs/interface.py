@@ -129,6 +129,9 @@ class VectorEnv(ABC):
     def _recv(self, group: slice) -> None:
         """Wait until the group's step is in the buffers; not needed where `_send` does the whole step."""
 
+    def _read(self, group: slice) -> None:
+        """Write what only the statistics of episodes need, if `_recv` has not."""
+
     @abstractmethod
     def _save(self) -> dict[str, np.ndarray]:
         """The state of the environments themselves as plain arrays. Called between steps."""
@@ -187,6 +190,7 @@ class VectorEnv(ABC):
     def read(self, group: int) -> Step:
         """The step that `wait` waited for, with episode statistics. Raises RunError where a number is wrong."""
         rows, view, done = self.groups[group], self._views[group], self._done[group]
+        self._read(rows)
         problem = self._check(self.buffers.arrays, rows, self._lengths)
         if problem:
             raise RunError(problem + "; the run stops before it learns from it")

@@ -105,6 +105,8 @@ class NativeEnvs(VectorEnv):
 
     def _recv(self, group: slice) -> None:
         self.batch.wait(group.start, self.spin)
+
+    def _read(self, group: slice) -> None:
         self._write_rooms(group)
 
     def _write_rooms(self, rows: slice) -> None:

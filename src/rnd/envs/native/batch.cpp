@@ -252,12 +252,17 @@ void Batch::wait(int first, bool spin) {
     auto under_way = [&] {
         return std::find_if(running_.begin(), running_.end(), [&](const auto& job) { return waited_for(job) && job->unfinished; });
     };
-    const auto end = std::chrono::steady_clock::now() + kSpin;
-    while (spin && under_way() != running_.end() && std::chrono::steady_clock::now() < end) {
+    while (spin && under_way() != running_.end()) {
         const std::shared_ptr<Job> job = *under_way();
+        if (job->next < job->count) {
+            step_next(*job, lock);
+            continue;
+        }
+        const auto end = std::chrono::steady_clock::now() + kSpin;
         lock.unlock();
         while (job->unfinished && std::chrono::steady_clock::now() < end) {}
         lock.lock();
+        if (job->unfinished) break;
     }
     work_done_.wait(lock, [&] { return under_way() == running_.end(); });
     std::erase_if(running_, waited_for);

@@ -57,7 +57,7 @@ public:
     // Starts the group in the pool and returns. The actions are copied; the other arrays must outlive the wait.
     void step_async(const StepArrays& arrays, int first, int count);
     // Waits for the group that starts at `first`, or for all groups when it is negative. A caller with a core of its own may
-    // spin: it resumes microseconds earlier, and keeps no other thread from running.
+    // spin: it steps environments of the group itself while there are any left, and resumes microseconds earlier.
     void wait(int first, bool spin = false);
 
     const u8* screen(int i) const;

@@ -1,7 +1,8 @@
 """A GPU in two parts (CUDA's green contexts): some multiprocessors for acting, the others for learning.
 
-With `--overlap` the environments wait for the two dozen small kernels of a policy step while the update fills the GPU.
-A high priority lets such a kernel go first once a block of the update ends; a part of its own lets it start at once.
+With `--overlap` the environments wait for the three dozen small kernels of a policy step, while the update fills the
+GPU. A high priority lets such a kernel go first once a block of the update ends; a part of its own lets it start at
+once.
 """
 
 from __future__ import annotations

@@ -163,9 +163,24 @@ def test_groups_step_separately_and_at_the_same_time(spin: bool) -> None:
     halves.batch.wait(spin=spin)
 
 
+@pytest.mark.parametrize("spin", [False, True])
+def test_a_thread_that_spins_steps_what_no_other_has_begun(spin: bool) -> None:
+    """The pool's one thread steps the first group to its end, then the second."""
+    rig, actions, first = Rig("venture", 402), np.zeros(402, np.int32), 400
+    rewards = rig.arrays[1]
+    rewards[:] = -1
+    rig.batch.step_async(actions, *rig.arrays, first=0, count=first)
+    rig.batch.step_async(actions, *rig.arrays, first=first, count=2)
+    rig.batch.wait(first, spin)
+    assert (rewards[first:] == 0).all()
+    assert (rewards[first - 1] == -1) == spin, "the first group is under way when the second is done"
+    rig.batch.wait()
+    assert (rewards == 0).all()
+
+
 def test_a_long_step_outlasts_the_spinning() -> None:
-    """About 10 ms on one thread, while the waiting thread spins for 2 ms."""
-    whole, spun = Rig("venture", 96), Rig("venture", 96)
+    """A thread per environment: all have begun, and take longer than the 2 ms for which the waiting thread spins."""
+    whole, spun = Rig("venture", 96), Rig("venture", 96, threads=96)
     actions = np.zeros(96, np.int32)
     expected = whole.step(actions)
     spun.batch.step_async(actions, *spun.arrays)

@@ -63,5 +63,7 @@ inline u32 place(Scheme scheme, const Cartridge& cartridge, u32 pc) {
 // What a recording notes of a place: an instruction was executed there, it was jumped to, and the upper bits of its address.
 enum Reached : u8 { kExecuted = 1, kEntered = 2 };
 constexpr int kMirrorShift = 5;
+// Of several addresses the first one counts.
+inline void note_reached(u8& place, u8 how, u32 pc) { place = static_cast<u8>(how | (place ? place : pc >> 13 << kMirrorShift)); }
 
 }  // namespace rnd::atari

@@ -253,7 +253,7 @@ inline bool run_cpu(Bus& bus, const Rom& rom) {
 #if defined(RND_RECORDING)
 #define RECORD(how) \
     do { \
-        if (pc & 0x1000) bus.reached[place(rom.scheme, m.cartridge, pc)] |= static_cast<u8>(how | pc >> 13 << kMirrorShift); \
+        if (pc & 0x1000) note_reached(bus.reached[place(rom.scheme, m.cartridge, pc)], how, pc); \
     } while (0)
 #else
 #define RECORD(how)

@@ -77,7 +77,8 @@ class TranslatedGame:
             raise NotTranslatedError("the installed sources are not those of the core; build it again")
         self.game, self.rom, self.simd = game, rom, simd
         self.command, version = compiler(os.environ.get("CXX"))
-        translator = hashlib.sha256((SOURCES / "translator.py").read_bytes() + Path(__file__).read_bytes()).hexdigest()
+        ours = [SOURCES / name for name in ("instructions.py", "translator.py", "translation.py")]
+        translator = hashlib.sha256(b"".join(file.read_bytes() for file in ours)).hexdigest()
         rom_hash = hashlib.sha256(rom).hexdigest()
         self.key = {"rom": rom_hash, "core": sources, "translator": translator, "simd": simd, "compiler": version}
         name = hashlib.sha256(json.dumps(self.key, sort_keys=True).encode()).hexdigest()

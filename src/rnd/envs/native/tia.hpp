@@ -569,7 +569,9 @@ constexpr int write_delay(unsigned reg, i32 cycle) {
             if (strobe <= 20) tia.hmove_blank = kBlankThisLine;
             if (strobe == 75) tia.hmove_blank = kBlankNextLine;
             lift_suppression(tia);
-            for (int object = 0; object < 5; ++object) {
+            // Most programs strobe HMOVE on every line, and move objects on few.
+            const bool all_rest = !(tia.HM[0] | tia.HM[1] | tia.HM[2] | tia.HM[3] | tia.HM[4]) && kHmove.distance[strobe][0] == 0;
+            for (int object = 0; !all_rest && object < 5; ++object) {
                 const int distance = kHmove.distance[strobe][tia.HM[object] >> 4];
                 if (distance == 0) continue;
                 move(tia, object, distance);

@@ -137,6 +137,10 @@ def test_a_card_is_listed_and_played(cartpole, tmp_path, monkeypatch):
         zoo.locate("zoo:pool")
     code, text = rnd("zoo", cwd=tmp_path)
     assert code == 0 and "pole" in text and f"{evaluated.mean_return:,.1f}" in text
+    long = "an-agent-whose-name-fills-most-of-a-narrow-terminal-and-is-not-cut"
+    folder.rename(folder.parent / long)
+    assert f"{long}  " in rnd("zoo", cwd=tmp_path)[1]
+    (folder.parent / long).rename(folder)
     code, text = rnd("evaluate", "zoo:pole", "--episodes", 2, cwd=tmp_path)
     assert code == 0, text
     assert (tmp_path / "runs" / "evaluate" / "pole.json").exists()

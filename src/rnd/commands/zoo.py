@@ -21,28 +21,29 @@ def main(arguments: list[str]) -> None:
     parse(Options, arguments, prog="rnd zoo", description=DESCRIPTION)
 
     from rich.console import Console
-    from rich.table import Table
 
     from rnd.console import say
     from rnd.record import zoo
 
     console = Console()
-    table = Table("name", "environment", "bonus", "policy", box=None)
-    for title in ("frames", "mean return", "95%", "in training"):
-        table.add_column(title, justify="right")
+    rows = [("name", "mean return", "95%", "frames", "bonus, policy", "environment")]
     for name, agent, evaluation in zoo.entries():
         low, high = evaluation.get("mean_return_interval_95", (None, None))
-        table.add_row(
-            name,
-            agent.config.env.id,
-            agent.config.bonus,
-            agent.config.policy,
-            f"{agent.card['frames']:,}",
-            f"{evaluation['mean_return']:,.1f}" if evaluation else "not evaluated",
-            f"{low:,.1f} to {high:,.1f}" if evaluation else "",
-            f"{agent.card['row']['return_mean']:,.1f}",
+        rows.append(
+            (
+                name,
+                f"{evaluation['mean_return']:,.1f}" if evaluation else "not evaluated",
+                f"{low:,.1f} to {high:,.1f}" if evaluation else "",
+                f"{agent.card['frames']:,}",
+                f"{agent.config.bonus}, {agent.config.policy}",
+                agent.config.env.id,
+            )
         )
-    if not table.rows:
+    if len(rows) == 1:
         say(console, f"{zoo.folder()} has no agents; rnd export RUN --card --out {zoo.folder()}/NAME adds one")
         return
-    console.print(table)
+    # Plain lines, whatever the width of the terminal: a name that is cut cannot be typed.
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        cells = [f"{cell:{'>' if at in (1, 2, 3) else '<'}{widths[at]}}" for at, cell in enumerate(row)]
+        say(console, "  ".join(cells).rstrip())

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import replace
 
 import pytest
 import torch
 
+from rnd import graphs
 from rnd.bench.synthetic import SyntheticAtari
 from rnd.components import BONUSES
 from rnd.graphs import WARM_UP, GraphedFunction, compiled, copy_tensors_, tensors_in
@@ -142,3 +144,22 @@ def test_off_cuda_a_graphed_function_is_the_function():
         graphed(1, 2)
     assert calls == [(1, 2)] * 6 and graphed.graph is None
     assert compiled(whole_sums, preset("montezuma"), torch.device("cpu")) is whole_sums
+
+
+def test_more_trainers_than_the_compilers_own_limit_are_compiled(monkeypatch):
+    """Without a GPU: the compiler traces as there, and a backend counts what it is given."""
+    variants = []
+
+    def backend(module, _inputs):
+        variants.append(module)
+        return module.forward
+
+    def twice(values):
+        return 2 * values
+
+    monkeypatch.setattr(graphs, "uses_graphs", lambda *_: True)
+    monkeypatch.setattr(torch, "compile", functools.partial(torch.compile, backend=backend))
+    for size in range(1, 13):
+        fast = compiled(twice, preset("montezuma"), torch.device("cpu"))
+        assert torch.equal(fast(torch.ones(size)), 2 * torch.ones(size))
+    assert len(variants) == 12

@@ -30,6 +30,8 @@ R = TypeVar("R")
 SWITCH_INTERVAL = 1e-4
 """Seconds that a thread waits for the interpreter while another computes. With Python's own 5 ms the random agent
 waits for it several times per step: beside the compiler it took 19 s instead of 9."""
+MOST_VARIANTS = 64
+"""Of one compiled function in a process. With PyTorch's own eight the ninth trainer of a notebook is not compiled."""
 WARM_UP = 3
 """Plain calls before a capture: kernels are chosen, workspaces and optimiser state allocated."""
 
@@ -157,7 +159,14 @@ def compiled(function: F, config: Config, device: torch.device) -> F:
     first call."""
     if not uses_graphs(config, device):
         return function
-    compiled_once = functools.cache(lambda: torch.compile(function, dynamic=False))
+
+    @functools.cache
+    def compiled_once() -> Callable[..., Any]:
+        from torch._dynamo import config as compiler
+
+        compiler.recompile_limit = max(compiler.recompile_limit, MOST_VARIANTS)
+        return torch.compile(function, dynamic=False)
+
     return cast(F, lambda *args: compiled_once()(*args))
 
 

@@ -85,7 +85,6 @@ def measure(config: Config, repeats: int | None = None) -> LearnerSpeed:
         gc.collect()  # a trainer before this one
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats()
-        torch.compiler.reset()  # the ninth configuration of a process would run without being compiled
     env = SyntheticAtari(config.env.num_envs, frame_skip=config.env.frame_skip)
     trainer = Trainer(replace(config, overlap=False), env)
     trainer.start()

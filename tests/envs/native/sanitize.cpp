@@ -1,6 +1,7 @@
 // Plays supported games and random "ROMs" under the sanitizers. Built with -DRND_SANITIZE=ON; see docs/native.md.
 //
-//   sanitize FRAMES GAME=ROM_FILE ...     plays each game for FRAMES raw frames, with saving, restoring and two threads
+//   sanitize FRAMES GAME=ROM_FILE ...     plays each game for FRAMES raw frames, with saving, restoring and two threads,
+//                                         and records it for a translation
 //   sanitize random COUNT                 plays COUNT random ROMs of 2K, 4K, 8K and 16K under made-up rules
 //   sanitize states COUNT GAME=ROM_FILE   loads COUNT saved states with bytes changed and the checksum made to fit, and plays on
 
@@ -13,6 +14,7 @@
 #include <string>
 
 #include "batch.hpp"
+#include "recording.hpp"
 
 using namespace rnd::atari;
 
@@ -124,6 +126,7 @@ void play_random(int count) {
         game.name = "random";
         game.scheme = schemes[i % 5];
         play(rom, game, 120, simd[static_cast<std::size_t>(i) % simd.size()], seed);
+        record_reached(rom.data(), rom.size(), game, i % 60, seed);
         std::vector<u8> broken(noise(seed) % 20'000);
         try {
             make_rom(broken.data(), broken.size());
@@ -152,6 +155,7 @@ int main(int argc, char** argv) {
         }
         const std::vector<std::string> simd = engines();
         for (const std::string& name : simd) play(rom, *game, std::atoi(argv[1]) / static_cast<int>(simd.size()) + 1, name, 7);
+        record_reached(rom.data(), rom.size(), *game, std::atoi(argv[1]) / 10, 7);
         std::printf("%s: clean\n", game->name);
     }
 }

@@ -54,6 +54,11 @@ def test_a_recording_finds_what_chance_does_not() -> None:
     assert {place_of(0xD38D, 4), place_of(0xD66C, 5)} <= program.instructions.keys()
 
 
+def test_a_recording_may_be_short() -> None:
+    for frames in range(4):
+        assert len(record_reached(read_rom(GAME), GAME, frames, 1)) == 32 * 1024
+
+
 def place_of(pc: int, view: int) -> int:
     return (8 * (pc >> 10 & 3) + view) * 1024 + pc % 1024
 

@@ -56,7 +56,7 @@ public:
     void try_changes(int frames) {
         std::vector<u8> trial(kPlaces);
         reached_places = trial.data();
-        for (int done = 0; done < frames; done += kTrialFrames) {
+        for (int done = 0; done < frames && !kept_.empty(); done += kTrialFrames) {
             std::memset(trial.data(), 0, trial.size());
             env_->machine = kept_[static_cast<std::size_t>(below(static_cast<int>(kept_.size())))];
             u8& cell = env_->machine.riot.ram[below(128)];

@@ -130,6 +130,8 @@ class Agent:
                 f"the bonus {self.config.bonus} reads s_t and a_t: give it before=... and actions=..."
                 "; for pictures use rnd watch"
             )
+        if self._bonus.reads_obs and before is None:
+            raise UserError(f"the bonus {self.config.bonus} reads s_t: give it before=...")
         previous = obs_NX if before is None else self._encoded(before)[0]
         taken = torch.zeros(len(obs_NX), dtype=torch.int64) if actions is None else torch.as_tensor(actions)
         taken = taken.reshape(len(obs_NX), *self.spec.action.shape) if actions is not None else taken

@@ -19,6 +19,12 @@ def hash64(obs_BX: Tensor) -> Tensor:
     return mix(mix(words_BW + weyl(place_W)).sum(1))
 
 
+def hash_rollout(obs: Tensor) -> Tensor:
+    """The hashes [T, N] of observations [T, N, X]."""
+    hash_B = torch.cat([hash64(chunk.flatten(1)) for chunk in obs.flatten(0, 1).split(CHUNK)])
+    return hash_B.view(obs.shape[:2])
+
+
 def as_words(obs_BX: Tensor) -> Tensor:
     """The bytes of every row as 64-bit words."""
     if obs_BX.dtype == torch.float32:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from rnd.hashing import CHUNK, hash64, mix, weyl
+from rnd.hashing import hash_rollout, mix, weyl
 
 AXES = {"visits": 1, "episode": 0}
 """The axis of the environments in each entry of the state."""
@@ -28,10 +28,9 @@ class EpisodeVisits:
     def update(self, obs: Tensor, first_TN: Tensor) -> Tensor:
         """Which of the observations 1 ... T are first visits, [T, N]; remembers them. `obs` [T + 1, N, X] starts with
         the last observation before them; `first`: the episodes of those that begin one."""
-        steps, envs = first_TN.shape
+        steps = len(first_TN)
         episode = torch.cat([self.episode[None], self.episode + first_TN.cumsum(0)])
-        hash_B = torch.cat([hash64(chunk.flatten(1)) for chunk in obs.flatten(0, 1).split(CHUNK)])
-        keys = torch.cat([self.keys, mix(hash_B.view(steps + 1, envs) + weyl(episode + 1))])
+        keys = torch.cat([self.keys, mix(hash_rollout(obs) + weyl(episode + 1))])
         ordered, order = keys.sort(dim=0, stable=True)  # equal keys stay in the order of time
         again = torch.zeros_like(keys, dtype=torch.bool)
         again.scatter_(0, order[1:], ordered[1:] == ordered[:-1])

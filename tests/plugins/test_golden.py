@@ -128,7 +128,7 @@ def test_rndppo_is_the_trainer_to_the_bit():
             super()._setup_model()
             self.bonus = stream.bonus()
             observe = self.bonus.observe
-            self.bonus.observe = lambda *given: rewards.append(observe(*given)) or rewards[-1]
+            self.bonus.observe = lambda *given, **named: rewards.append(observe(*given, **named)) or rewards[-1]
 
         def train(self):
             super().train()

@@ -206,6 +206,7 @@ def test_gradients_are_not_needed_around_it():
         ("snd-v", "vector"),
         ("snd-vic", "dict"),
         ("drnd", "tuple"),
+        ("noveld", "discrete"),
     ],
 )
 def test_saved_bonuses_continue_exactly(name, kind, tmp_path):
@@ -216,8 +217,8 @@ def test_saved_bonuses_continue_exactly(name, kind, tmp_path):
     def play(one, start, stop):
         rewards = []
         for t in range(start, stop):
-            given = {"obs": batch(space, 2, seed=t), "actions": np.array([0, 1])} if one.reads_action else {}
-            rewards.append(one.observe(batch(space, 2, seed=t + 1), **given))
+            given = {"obs": batch(space, 2, seed=t), "actions": np.array([0, 1])} if one.reads_obs else {}
+            rewards.append(one.observe(batch(space, 2, seed=t + 1), **given, done=np.array([False, t % 3 == 0])))
         return np.array(rewards)
 
     play(bonus, 0, 6)
@@ -228,11 +229,6 @@ def test_saved_bonuses_continue_exactly(name, kind, tmp_path):
     assert np.array_equal(play(bonus, 6, 13), play(loaded, 6, 13))
     assert loaded.updates == bonus.updates == 3
     assert loaded.observation_space == space
-
-
-def test_a_bonus_of_first_visits_is_refused():
-    with pytest.raises(UserError, match="first visits of an episode"):
-        rnd.Bonus("noveld", SPACES["vector"], action_space=ACTIONS, num_envs=2, **SMALL)
 
 
 def test_a_bonus_can_be_loaded_for_another_number_of_environments(tmp_path):

@@ -29,8 +29,10 @@ class Bonus(nn.Module):
     """The dataclass of its own options."""
     random_start = True
     """Its statistics are initialised by the steps of a random agent before the first update."""
+    reads_obs = False
+    """`score` or `loss` reads the newest frame of s_t, not s_{t+1} alone: other agents must give it too."""
     reads_action = False
-    """`score` and `loss` read s_t and a_t, not s_{t+1} alone: other agents must give them too."""
+    """They read all of s_t and a_t: other agents must give both."""
     episode_memory = 0
     """Steps among which `transitions.first_visit` finds earlier visits of an episode; 0: it is not computed."""
     capturable = False

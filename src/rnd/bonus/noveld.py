@@ -28,7 +28,7 @@ class NovelD(RND):
         memory: PositiveInt = 4_500
         """Steps of an episode in which earlier visits are found. An Atari episode has at most 4,500."""
 
-    reads_action = True
+    reads_obs = True
     episode_memory = 4_500
 
     def __init__(self, observation: ObservationSpec, action: ActionSpec, options: Options):

@@ -8,6 +8,7 @@ Legend: T steps, N environments, X the shape of one encoded observation, M minib
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import math
 from collections.abc import Callable
@@ -24,9 +25,11 @@ from rnd.envs.spec import ActionSpec, EnvSpec
 from rnd.errors import UserError
 from rnd.graphs import channels_last, find_device
 from rnd.normalize import ReturnScaler
+from rnd.plugins.episodes import EpisodeMemory
 from rnd.plugins.spaces import (
     ActionEncoder,
     ObservationEncoder,
+    as_array,
     as_tensor,
     first_leaf,
     space_from_dict,
@@ -62,6 +65,8 @@ class Steps(NamedTuple):
     obs: Tensor | None
     """[T, N, X] or [T, N, S, X]; None where the bonus reads s_{t+1} alone."""
     actions: Tensor | None
+    first_visit: Tensor | None
+    """[T, N]; None where the bonus does not read it."""
 
     def part(self, steps: slice | Tensor, rows: slice = slice(None)) -> Steps:
         return Steps._make(None if x is None else x[steps, rows] for x in self)
@@ -73,8 +78,9 @@ class Bonus:
     A rollout of the paper's agent is `observe` at every step, or once with all steps, and then one `update`. Arrays
     return arrays, tensors return tensors on the device where they were.
 
-    - `name`: rnd, dynamics, autoencoder, count, zero, snd-v, snd-vic, drnd, none, or your own `module:Class`.
-    - `observation_space`: of one environment. `action_space`: needed by bonuses that read s_t (dynamics, snd-vic).
+    - `name`: rnd, dynamics, autoencoder, count, zero, snd-v, snd-vic, drnd, noveld, none, or your own
+      `module:Class`.
+    - `observation_space`: of one environment. `action_space`: needed by bonuses that read a_t (dynamics, snd-vic).
     - `gamma`: discount of the running sum by whose deviation the reward is divided.
     - `epochs`, `minibatches`: of an update; a minibatch is N / minibatches whole environments. The default is the
       paper's 4, or the largest number below it that divides N.
@@ -133,12 +139,9 @@ class Bonus:
         self.config, self.update_every = config, update_every
         self.observation_space, self.action_space = observation_space, action_space
         self.encoder = ObservationEncoder(observation_space)
-        if BONUSES.load(config.bonus).episode_memory:
-            raise UserError(
-                f"the bonus {config.bonus} reads the first visits of an episode, which rnd.Bonus does not know; "
-                f"use it with rnd train --bonus {config.bonus}"
-            )
-        self.reads_action: bool = BONUSES.load(config.bonus).reads_action
+        kind = BONUSES.load(config.bonus)
+        self.reads_action: bool = kind.reads_action
+        self.reads_obs: bool = kind.reads_obs or kind.reads_action
         if self.reads_action and action_space is None:
             raise UserError(f"the bonus {config.bonus} reads actions: give it action_space=env.action_space")
         self._encode_actions = ActionEncoder(action_space) if self.reads_action else None
@@ -151,6 +154,10 @@ class Bonus:
             torch.manual_seed(config.seed)
             self.module = channels_last(make_bonus(config, self.spec).to(self.device))
         self.scaler = ReturnScaler(config.env.num_envs, config.gamma_int).to(self.device)
+        memory = self.module.episode_memory
+        self._episodes = EpisodeMemory(config.env.num_envs, memory) if memory else None
+        self._frozen_episodes: EpisodeMemory | None = None
+        """The episodes since `freeze`."""
         self.trained = [p for p in self.module.parameters() if p.requires_grad]
         # The same optimiser as the agent's: it treats every parameter by itself, so the weights are the same too.
         self.optimizer = torch.optim.Adam(self.trained, lr=config.lr, fused=True) if self.trained else None
@@ -175,6 +182,11 @@ class Bonus:
         return self.config.env.num_envs
 
     @property
+    def reads_episodes(self) -> bool:
+        """It rewards first visits within an episode: `observe` needs `done`."""
+        return self._episodes is not None
+
+    @property
     def scale(self) -> float:
         """The running deviation by which raw bonuses are divided."""
         return float(self.scaler.moments.std)
@@ -191,13 +203,14 @@ class Bonus:
     def score(self, next_obs: Any, obs: Any = None, actions: Any = None) -> Any:
         """Raw bonus of transitions, in the leading shape of `next_obs`, which may be any. Changes nothing.
 
-        `obs` and `actions` are read by `dynamics` and `snd-vic` alone."""
+        `obs` and `actions` are read by `dynamics` and `snd-vic` alone, `obs` by `noveld` too: here it takes every
+        visit for the first of its episode."""
         lead = self.encoder.lead(next_obs)
         steps = self._steps(next_obs, obs, actions, lead if len(lead) == 2 else (1, math.prod(lead)))
         return self._like(next_obs, self._chunked(self.module.score, steps).float().reshape(lead))
 
     @anywhere
-    def observe(self, next_obs: Any, obs: Any = None, actions: Any = None, valid: Any = None) -> Any:
+    def observe(self, next_obs: Any, obs: Any = None, actions: Any = None, valid: Any = None, done: Any = None) -> Any:
         """Scaled intrinsic reward of one step (N, ...) or of a rollout (T, N, ...). Advances the running sums and the
         scale; keeps the transitions for `update`, with which the observation statistics advance too.
 
@@ -205,7 +218,8 @@ class Bonus:
         steps until then. The first step of all is 0: one step has no deviation.
 
         `valid` is False where a step is no transition, as where a vector environment resets (NEXT_STEP): its reward is
-        0, and nothing learns from it.
+        0, and nothing learns from it. `done` is True where the step ended its episode, terminated or truncated; only
+        bonuses that know first visits (`noveld`) read it, and `reset_episodes`.
         """
         lead = self.encoder.lead(next_obs)
         if len(lead) not in (1, 2) or lead[-1] != self.num_envs:
@@ -213,6 +227,7 @@ class Bonus:
             raise UserError(f"observe() reads ({n}, ...) or (T, {n}, ...) for {n} environments, not {lead}")
         shape = lead if len(lead) == 2 else (1, *lead)
         steps = self._steps(next_obs, obs, actions, shape, valid)
+        steps = steps._replace(first_visit=self._first_visits(steps, done))
         raw_TN = self._chunked(self.module.score, steps).float()
         if self.frozen:
             scaled_TN = self.scaler.scale(raw_TN, steps.valid)
@@ -224,7 +239,26 @@ class Bonus:
 
     def freeze(self, frozen: bool = True) -> None:
         """From now on (or until `freeze(False)`) rewards change nothing: for evaluation."""
+        if frozen != self.frozen:
+            self._frozen_episodes = copy.deepcopy(self._episodes) if frozen else None
         self.frozen = frozen
+
+    def reset_episodes(self, reset: Any = None) -> None:
+        """All environments, or those where `reset` is True, were reset without a `done`. All wrappers call it."""
+        if self._episodes is not None:
+            reset_N = None if reset is None else as_array(reset).astype(bool).reshape(self.num_envs)
+            (self._frozen_episodes or self._episodes).reset(reset_N)
+
+    def _first_visits(self, steps: Steps, done: Any) -> Tensor | None:
+        if self._episodes is None:
+            return None
+        if done is None:
+            raise UserError(f"the bonus {self.name} reads where episodes end: give it done=terminated | truncated")
+        assert steps.obs is not None
+        done_TN = as_array(done).astype(bool).reshape(steps.valid.shape)
+        memory = self._frozen_episodes or self._episodes
+        new_TN = memory.first_visits(steps.obs, steps.next_obs, done_TN, steps.valid.cpu().numpy())
+        return torch.from_numpy(new_TN).to(self.device)
 
     def _keep(self, steps: Steps) -> None:
         used_T = steps.valid.any(1)
@@ -307,11 +341,15 @@ class Bonus:
             stacks = self.encoder.stacks(obs).to(self.device)
             before = stacks.reshape(*shape, *stacks.shape[len(self.encoder.lead(obs)) :]).clone()
             taken = self._encode_actions(actions, shape).to(self.device)
+        elif self.reads_obs:
+            if obs is None:
+                raise UserError(f"the bonus {self.name} reads s_t: give it obs=... too")
+            before = self._encoded(obs).reshape(*shape, *self.encoder.spec.shape).clone()
         none = torch.zeros(shape, device=self.device)
         mask = torch.ones_like(none, dtype=torch.bool)
         if valid is not None:
             mask = as_tensor(valid).to(self.device, torch.bool).reshape(shape)
-        return Steps(encoded, mask, none, none, before, taken)
+        return Steps(encoded, mask, none, none, before, taken, None)
 
     def _encoded(self, obs: Any) -> Tensor:
         """Observations as the networks read them. Refuses numbers that would stay in the statistics for ever."""
@@ -324,12 +362,16 @@ class Bonus:
     def _transitions(self, steps: Steps) -> Transitions:
         """Steps [T, N] as single transitions, in the order of the steps."""
         next_obs = steps.next_obs.flatten(0, 1)
-        if steps.obs is not None and steps.actions is not None:
-            return Transitions.pairs(steps.obs.flatten(0, 1), steps.actions.flatten(0, 1), next_obs)
+        taken = torch.zeros(len(next_obs), dtype=torch.int64, device=self.device)
+        if steps.actions is not None:
+            taken = steps.actions.flatten(0, 1)
+        if steps.obs is not None:
+            visit = None if steps.first_visit is None else steps.first_visit.flatten()[None]
+            return dataclasses.replace(Transitions.pairs(steps.obs.flatten(0, 1), taken, next_obs), first_visit=visit)
         # s_t is not read: the same memory again
         frames = next_obs.expand(2, *next_obs.shape)
         age = torch.zeros(2, len(next_obs), dtype=torch.int8, device=self.device)
-        return Transitions(frames, age, torch.zeros(1, len(next_obs), dtype=torch.int64, device=self.device), 1)
+        return Transitions(frames, age, taken[None], 1)
 
     def _chunked(self, function: Callable[[Transitions], Tensor], steps: Steps) -> Tensor:
         """`function` of the transitions, [T, N, ...], in the same portions as the trainer's."""
@@ -355,13 +397,14 @@ class Bonus:
             "optimizer": {str(i): dict(values) for i, values in moments.items()},
             "generator": {"device": self.device.type, "state": self.generator.get_state()},
             "pending": {name: value for name, value in pending.items() if value is not None},
+            "episodes": self._episodes.state_dict() if self._episodes else {},
             "updates": self.updates,
             "frozen": self.frozen,
         }
 
     def load_state_dict(self, state: dict[str, Any], strict: bool = True) -> None:
         """Continue from `state_dict()`. With another number of environments their sums start from the mean of the saved
-        ones, and steps that waited for an update are dropped."""
+        ones, and steps that waited for an update are dropped, as are the visits of their episodes."""
         self.module.load_state_dict(state["module"], strict)
         scaler, n = dict(state["scaler"]), self.num_envs
         same = len(scaler["carry_N"]) == n
@@ -378,9 +421,16 @@ class Bonus:
         if state["generator"]["device"] == self.device.type:  # the draws of other devices differ
             self.generator.set_state(state["generator"]["state"].cpu())
         pending = {name: value.to(self.device) for name, value in state["pending"].items()}
-        self._pending = [Steps(**{"obs": None, "actions": None, **pending})] if pending and same else []
+        absent = dict.fromkeys(("obs", "actions", "first_visit"))
+        self._pending = [Steps(**{**absent, **pending})] if pending and same else []
         self._waiting = sum(len(steps.raw) for steps in self._pending)
-        self.updates, self.frozen = int(state["updates"]), bool(state["frozen"])
+        if self._episodes is not None:
+            if same:
+                self._episodes.load_state_dict(state["episodes"])
+            else:
+                self._episodes.reset()
+        self.updates, self.frozen = int(state["updates"]), False
+        self.freeze(bool(state["frozen"]))
 
     def save(self, path: str | Path) -> None:
         """Write everything to one safetensors file, atomically."""

@@ -42,6 +42,7 @@ class IntrinsicReward(IntrinsicRewardMixin, VectorWrapper):
         self._obs: Any = None
 
     def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        self.bonus.reset_episodes((options or {}).get("reset_mask"))  # first: environments pop it
         obs, infos = self.env.reset(seed=seed, options=options)
         self._resets[:] = False
         self._remember(obs)
@@ -56,7 +57,7 @@ class IntrinsicReward(IntrinsicRewardMixin, VectorWrapper):
         if self.mode == "NEXT_STEP":
             valid = ~self._resets if self._resets.any() else None
             self._resets = ended & ~self._resets
-        intrinsic = self.bonus.observe(next_obs, self._obs, actions, valid)
+        intrinsic = self.bonus.observe(next_obs, self._obs, actions, valid, ended)
         self._remember(obs)
         for key, value in zip(KEYS, (np.asarray(reward), intrinsic), strict=True):
             infos[key], infos[f"_{key}"] = value, np.ones(len(ended), bool)
@@ -64,7 +65,7 @@ class IntrinsicReward(IntrinsicRewardMixin, VectorWrapper):
 
     def _remember(self, obs: Any) -> None:
         """The observation before the next step, for bonuses that read it. Environments reuse their buffers."""
-        if self.bonus.reads_action:
+        if self.bonus.reads_obs:
             self._obs = copy.deepcopy(obs)
 
 
@@ -79,13 +80,15 @@ class IntrinsicRewardEnv(IntrinsicRewardMixin, gymnasium.Wrapper[Any, Any, Any, 
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         obs, info = self.env.reset(seed=seed, options=options)
+        self.bonus.reset_episodes()
         self._obs = batch_of_one(obs)
         return obs, info
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
         obs, reward, terminated, truncated, info = self.env.step(action)
         next_obs = batch_of_one(obs)
-        intrinsic = float(self.bonus.observe(next_obs, self._obs, np.asarray(action)[None])[0])
+        done = np.array([terminated or truncated])
+        intrinsic = float(self.bonus.observe(next_obs, self._obs, np.asarray(action)[None], done=done)[0])
         self._obs = next_obs
         info |= dict(zip(KEYS, (float(reward), intrinsic), strict=True))
         return obs, float(self._combined(float(reward), intrinsic)), terminated, truncated, info

@@ -53,6 +53,7 @@ class VecIntrinsicReward(IntrinsicRewardMixin, VecEnvWrapper):
 
     def reset(self) -> Any:
         obs = self.venv.reset()
+        self.bonus.reset_episodes()
         self._remember(obs)
         return obs
 
@@ -62,14 +63,15 @@ class VecIntrinsicReward(IntrinsicRewardMixin, VecEnvWrapper):
 
     def step_wait(self) -> Any:
         obs, extrinsic, dones, infos = self.venv.step_wait()
-        intrinsic = self.bonus.observe(final_observations(obs, dones, infos), self._obs, self._actions)
+        following = final_observations(obs, dones, infos)
+        intrinsic = self.bonus.observe(following, self._obs, self._actions, done=dones)
         self._remember(obs)
         for info, reward, bonus in zip(infos, extrinsic, intrinsic, strict=True):
             info["extrinsic_reward"], info["intrinsic_reward"] = float(reward), float(bonus)
         return obs, np.asarray(self._combined(extrinsic, intrinsic), np.float32), dones, infos
 
     def _remember(self, obs: Any) -> None:
-        if self.bonus.reads_action:
+        if self.bonus.reads_obs:
             self._obs = copy.deepcopy(obs)
 
 
@@ -231,6 +233,7 @@ class RNDPPO(PPO):
         self.policy.set_training_mode(False)
         rollout_buffer.reset()
         callback.on_rollout_start()
+        self.bonus.reset_episodes(self._last_episode_starts)
         seen: dict[str, list[Any]] = {name: [] for name in ("obs", "actions", "next_obs", "dones", "values", "cut")}
         for step in range(n_rollout_steps):
             if self.use_sde and (step == 0 or (self.sde_sample_freq > 0 and step % self.sde_sample_freq == 0)):
@@ -263,7 +266,7 @@ class RNDPPO(PPO):
     def _finish(self, buffer: RolloutBuffer, seen: dict[str, Any], last: np.ndarray) -> None:
         """Both streams of a rollout. PPO's update then sees values and returns with two columns, which it flattens:
         its squared error is the mean over both heads."""
-        intrinsic_TN = self.bonus.observe(seen["next_obs"], seen["obs"], seen["actions"])
+        intrinsic_TN = self.bonus.observe(seen["next_obs"], seen["obs"], seen["actions"], done=seen["dones"])
         values_TpN2 = np.concatenate([seen["values"], last[None]])
         targets = two_streams(
             buffer.rewards,

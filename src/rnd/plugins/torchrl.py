@@ -54,6 +54,10 @@ class IntrinsicReward(Transform):
         next_tensordict.set(self.out_keys[0], reward.reshape(*shape, 1))
         return next_tensordict
 
+    def _reset(self, tensordict: TensorDictBase | None, tensordict_reset: TensorDictBase) -> TensorDictBase:
+        self.bonus.reset_episodes(None if tensordict is None else tensordict.get("_reset", None))
+        return tensordict_reset
+
     def forward(self, tensordict: TensorDictBase) -> TensorDictBase:
         """A batch [N, T] or [T] of a collector."""
         single, following = tensordict.ndim == 1, tensordict["next"]
@@ -63,10 +67,10 @@ class IntrinsicReward(Transform):
         return tensordict
 
     def _observe(self, before: TensorDictBase, after: TensorDictBase, arrange: Any) -> Tensor:
-        obs = actions = None
-        if self.bonus.reads_action:
-            obs, actions = self._observation(before, arrange), arrange(self._action(before))
-        reward: Tensor = self.bonus.observe(self._observation(after, arrange), obs, actions)
+        obs = self._observation(before, arrange) if self.bonus.reads_obs else None
+        actions = arrange(self._action(before)) if self.bonus.reads_action else None
+        done = arrange(after.get("done")) if self.bonus.reads_episodes else None
+        reward: Tensor = self.bonus.observe(self._observation(after, arrange), obs, actions, done=done)
         return reward
 
     def _observation(self, tensordict: TensorDictBase, arrange: Any) -> Any:

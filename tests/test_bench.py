@@ -6,8 +6,13 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 
 from rnd.cli import dispatch
+from rnd.errors import UserError
+from rnd.record import zoo
+from rnd.record.export import load_agent
+from rnd.trainer import Trainer
 
 BENCHMARKS = sorted((Path(__file__).parents[1] / "benchmarks").glob("*.py"))
 
@@ -31,6 +36,25 @@ def test_train_prints_limits_and_shares(capsys):
     assert result["learner_alone"] < result["emulator_alone"]  # on a CPU, so that is the limit
     assert result["of_its_limit"] == pytest.approx(result["overlapped"] / result["learner_alone"])
     assert 0 < result["synchronous"] < result["emulator_alone"]
+
+
+def test_train_goes_on_from_an_agent(monkeypatch):
+    flags = ["--num-envs", "4", "--rollout-steps", "4", "--iterations", "1", "--workers", "1", "--device", "cpu"]
+    begun, start = [], Trainer.start
+
+    def recording(trainer):
+        begun.append({name: value.clone() for name, value in trainer.policy.state_dict().items()})
+        start(trainer)
+
+    monkeypatch.setattr(Trainer, "start", recording)
+    assert dispatch(["bench", "train", *flags, "--json", "--agent", "zoo:montezuma-none"]) == 0
+    trained = load_agent(zoo.locate("zoo:montezuma-none")).policy.state_dict()
+    assert len(begun) >= 2  # synchronous and overlapped
+    for state in begun[-2:]:
+        assert all(torch.equal(state[name], value) for name, value in trained.items())
+    for other in (["--agent", "zoo:montezuma-gru"], ["--game", "venture", "--agent", "zoo:montezuma-none"]):
+        with pytest.raises(UserError, match="is an agent of ALE/MontezumaRevenge-v5 with"):
+            dispatch(["bench", "train", *flags, *other])
 
 
 @pytest.mark.parametrize("path", BENCHMARKS, ids=lambda path: path.stem)

@@ -18,6 +18,7 @@ from typing import Literal
 
 from rich.console import Console
 from rich.table import Table
+from torch import Tensor
 
 from rnd import envs
 from rnd.bench.envs import player
@@ -26,7 +27,10 @@ from rnd.bench.options import BenchOptions
 from rnd.config import Config
 from rnd.envs.native_envs import NativeEnvs
 from rnd.envs.registry import on_gpu
+from rnd.errors import UserError
 from rnd.ranges import PositiveInt, Threads
+from rnd.record import zoo
+from rnd.record.export import load_agent
 from rnd.run import timing
 from rnd.trainer import Trainer
 
@@ -53,6 +57,9 @@ class Options(BenchOptions):
     """Timed iterations of training; the median counts. Default: 24, on a CPU 3."""
     workers: Threads | None = None
     """Worker processes or emulator threads; default: all cores, beside a GPU one less for the native core."""
+    agent: str | None = None
+    """Train on from this agent of the game (a run, a file, zoo:NAME), not from a new one: a game takes another time to
+    emulate where a good player is. The environments alone still get random actions."""
 
 
 @dataclass(frozen=True)
@@ -108,6 +115,7 @@ def run(options: Options, console: Console) -> int:
 def measure(options: Options, num_envs: int, iterations: int) -> TrainSpeed:
     emulator = {"backend": options.backend, "workers": options.workers, "translate": options.translate}
     config = options.config(num_envs, options.game, emulator, precision=options.precision)
+    policy = trained_policy(options.agent, config) if options.agent else {}
     with closing(envs.make(config)) as env:  # first: what cannot be made is refused before anything is measured
         learner = measure_learner(config)
         if isinstance(env, NativeEnvs):
@@ -115,8 +123,8 @@ def measure(options: Options, num_envs: int, iterations: int) -> TrainSpeed:
         backend = env.spec.backend
         env.reset()
         alone = player(env)
-        synchronous = list(turns(config, alone, iterations))
-        overlapped = list(turns(replace(config, overlap=True), alone, iterations))
+        synchronous = list(turns(config, policy, alone, iterations))
+        overlapped = list(turns(replace(config, overlap=True), policy, alone, iterations))
     laps = [lap for turn in synchronous for lap in turn.laps]
     total = sum(lap["seconds"] for lap in laps)
     return TrainSpeed(
@@ -132,11 +140,24 @@ def measure(options: Options, num_envs: int, iterations: int) -> TrainSpeed:
     )
 
 
-def turns(config: Config, alone: Callable[[float], float], iterations: int) -> Iterator[Turn]:
-    """Training, and the environments alone in between."""
+def trained_policy(name: str, config: Config) -> dict[str, Tensor]:
+    """The weights of an agent that plays the same game with the same kind of network."""
+    agent = load_agent(zoo.locate(name))
+    has, wanted = (f"{one.env.id} with {one.policy}" for one in (agent.config, config))
+    if has != wanted:
+        raise UserError(f"{name} is an agent of {has}, and {wanted} is measured; see --game and --policy")
+    return agent.policy.state_dict()
+
+
+def turns(
+    config: Config, policy: dict[str, Tensor], alone: Callable[[float], float], iterations: int
+) -> Iterator[Turn]:
+    """Training, from the weights of a policy where there are any, and the environments alone in between."""
     warm_up = 6 if on_gpu(config.device) else 1
     with closing(envs.make(config)) as env:
         trainer = Trainer(config, env)
+        if policy:
+            trainer.policy.load_state_dict(policy)
         trainer.start()
         rows = timed_rows(trainer)
         for _ in range(warm_up):

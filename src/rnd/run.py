@@ -27,7 +27,7 @@ from rnd.record.about import check_fits, check_number, check_types, damaged_file
 from rnd.record.checkpoint import Checkpoint
 from rnd.record.files import name_aside, read_json, understood
 from rnd.record.folder import FILES, RunFolder
-from rnd.record.health import BonusHealth
+from rnd.record.health import RunHealth
 from rnd.record.interrupt import Interrupts
 from rnd.record.keeper import Keeper, NotSavedError
 from rnd.record.metrics import CsvWriter, Row, RunInfo, Writers, check_writers, make_writers, read_csv, truncate
@@ -280,7 +280,7 @@ def loop(trainer: Trainer, writers: Writers, keeper: Keeper, console: Console, s
     """Consume the training loop: record and show every iteration, and write checkpoints when they are due."""
     config, row = trainer.config, last
     earlier = read_csv(keeper.folder.path / "metrics.csv")
-    trend, health, warned = Trend(earlier), BonusHealth(earlier), {""}
+    trend, health, warned = Trend(earlier), RunHealth(earlier), set[str]()
     compiling = WARM_UP + 1 if uses_graphs(config, trainer.device) else 0
     clock = time.monotonic()
     with Phase(console, "training", config.iterations * config.frames_per_rollout, trainer.frames) as phase:
@@ -294,10 +294,10 @@ def loop(trainer: Trainer, writers: Writers, keeper: Keeper, console: Console, s
             trend.add(row)
             health.add(row)
             phase.advance(trainer.frames, row, trend)
-            warning = health.warning() or ""
-            if warning.partition(":")[0] not in warned:  # each kind once
-                warned.add(warning.partition(":")[0])
-                say(console, f"warning: {warning}")
+            for warning in health.warnings():
+                if (kind := warning.partition(":")[0]) not in warned:  # each kind once
+                    warned.add(kind)
+                    say(console, f"warning: {warning}")
             if number == compiling:
                 phase.restart()
             if number == compiling + 1:

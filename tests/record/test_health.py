@@ -1,9 +1,10 @@
-"""The warning about a bonus that has collapsed or drowns the reward, with constructed runs."""
+"""The warnings about a bonus that has collapsed or drowns the reward, and about a policy that has become certain."""
 
 from __future__ import annotations
 
 import io
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
@@ -12,19 +13,21 @@ from rich.console import Console
 from rnd import run
 from rnd.bonus.rnd import RND
 from rnd.presets import small
-from rnd.record.health import WINDOW, BonusHealth
+from rnd.record.health import WINDOW, RunHealth
 from rnd.report.page import write_page
 from rnd.report.runs import read_run
 
-HEALTHY = {"bonus_raw": 0.1, "bonus_spread": 1.0, "bonus_share": 0.5, "return_best": 0.0, "return_mean": 0.0}
+BONUS = {"bonus_raw": 0.1, "bonus_spread": 1.0, "bonus_share": 0.5}
+HEALTHY = {**BONUS, "return_best": 0.0, "return_mean": 0.0, "entropy": 1.0, "success": None}
 
 
 def warning(**changes):
-    health = BonusHealth({})
+    health = RunHealth({})
     for i in range(WINDOW):
-        assert health.warning() is None
+        assert health.warnings() == []
         health.add(HEALTHY | {name: value[i] if isinstance(value, list) else value for name, value in changes.items()})
-    return health.warning()
+    (text,) = health.warnings() or [None]
+    return text
 
 
 OFTEN = [0.01 * (i % 7) for i in range(WINDOW)]
@@ -42,6 +45,13 @@ ONCE = [0.0] * 5 + [0.01] * (WINDOW - 5)
         ({"bonus_share": 0.99, "return_best": 1.0, "return_mean": OFTEN}, "drowns the reward"),
         ({"bonus_share": 0.99, "return_best": 1.0, "return_mean": ONCE}, None),  # one episode has found it
         ({"bonus_raw": 0.0, "bonus_spread": 0.0, "bonus_share": 0.0}, None),  # no bonus at all
+        ({"entropy": 2e-5, "return_best": 26.0, "return_mean": 21.0}, "the policy is certain: its entropy is 2e-05"),
+        ({"entropy": 2e-5, "return_best": 26.0, "bonus_raw": 0.0}, "the policy is certain"),  # without a bonus too
+        ({"entropy": 2e-5}, None),  # all episodes are the best
+        ({"entropy": 2e-5, "return_best": 0.95, "return_mean": 0.93, "success": 0.99}, None),  # it is solved
+        ({"entropy": 0.01, "return_best": 26.0}, None),
+        ({"entropy": -3.0, "return_best": 26.0}, None),  # of continuous actions
+        ({"entropy": [1.0] + [2e-5] * (WINDOW - 1), "return_best": 26.0}, None),  # not for long
     ],
 )
 def test_when_it_warns(changes, message):
@@ -51,8 +61,26 @@ def test_when_it_warns(changes, message):
 
 def test_a_resumed_run_continues_with_its_rows():
     columns = {name: [value] * WINDOW for name, value in (HEALTHY | {"bonus_spread": 0.01}).items()}
-    assert "collapsed" in BonusHealth(columns).warning()
-    assert BonusHealth({"frames": [1.0] * WINDOW}).warning() is None  # of an earlier version
+    assert "collapsed" in RunHealth(columns).warnings()[0]
+    assert RunHealth({"frames": [1.0] * WINDOW}).warnings() == []  # of an earlier version
+
+
+def test_both_are_named():
+    changes = {"bonus_share": 0.99, "return_best": 1.0, "entropy": 2e-5}
+    columns = {name: [value] * WINDOW for name, value in (HEALTHY | changes).items()} | {"return_mean": OFTEN}
+    assert [text.partition(":")[0] for text in RunHealth(columns).warnings()] == [
+        "the bonus drowns the reward",
+        "the policy is certain",
+    ]
+
+
+def test_the_policy_of_freeway_is_named():
+    """A real run: the agent of results/ goes up and does nothing else."""
+    folder = Path(__file__).parents[2] / "results"
+    (text,) = RunHealth(read_run(folder / "freeway-cnn").metrics).warnings()
+    assert text.startswith("the policy is certain")
+    for other in ("gravitar-cnn", "montezuma-cnn", "pitfall-cnn", "venture-none"):
+        assert not any("certain" in text for text in RunHealth(read_run(folder / other).metrics).warnings())
 
 
 def test_a_collapsed_bonus_is_named_in_run_and_report(tmp_path, monkeypatch):

@@ -13,7 +13,7 @@ import numpy as np
 
 from rnd import __version__, statistics
 from rnd.record.files import make_folder, read_file, write_atomically
-from rnd.record.health import BonusHealth
+from rnd.record.health import RunHealth
 from rnd.record.progress import Trend, count, duration
 from rnd.report.aggregate import align, mean_and_error, thin
 from rnd.report.chart import Seed, Series, colour_class, line_chart, number
@@ -170,7 +170,7 @@ def card(group: Group) -> Html:
     tiles = [markup(tile, name, "long" if len(value) > 14 else "", value) for name, value in facts(group)]
     left_out = len(group.left_out)
     words = f"{left_out} unfinished: dashed in the charts, and not in the means" if left_out else ""
-    advice = [f"{run.name}: {text}" for run in group.runs if (text := BonusHealth(run.metrics).warning())]
+    advice = [f"{run.name}: {text}" for run in group.runs for text in RunHealth(run.metrics).warnings()]
     notes = [markup('<p class="note">{}</p>', text) for text in ([words] if words else []) + advice]
     return markup(
         '<article class="card"><h4>{}{}</h4><dl class="tiles">{}</dl>{}</article>', *heading(group), tiles, notes

@@ -1,4 +1,4 @@
-"""Whether a run still explores: the bonus may have collapsed or drown the reward, the policy may have become certain."""
+"""Whether a run still explores: the bonus may have collapsed or drown the reward, the policy may be certain."""
 
 from __future__ import annotations
 

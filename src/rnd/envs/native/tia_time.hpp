@@ -1,0 +1,189 @@
+// The TIA's time. A line is advanced lazily, up to the colour clock of the write or read that needs it: collisions are ANDs of
+// masks, pixels are blends by mask. On a frame that nobody will see, time is one number, and lines are looked at only while a
+// new collision is possible.
+#pragma once
+
+#include "tia_objects.hpp"
+
+namespace rnd::atari::RND_TARGET {
+
+// What an instruction sees beside the machine itself. Not part of the state.
+struct Bus {
+    Machine& m;
+    u8* screen;        // 210 x 160 colour bytes, or null when this frame will not be seen
+    u64* changed_rows;  // a bit is set for every five rows of `screen` of which a pixel changes
+    u8* reached = nullptr;  // with RND_RECORDING: `Reached` of every place
+    i32 touched = -1;       // the cycle of the frame at which the program last wrote or read a register of the TIA,
+    u8 touched_register = 0;  // and which one it wrote
+    // Of a frame that is not seen:
+    i32 at = 0;         // colour clocks that are done, counted as in `advance`
+    i32 comb_line = 0;  // the line at which `hmove_blank` is up to date
+    unsigned live = 0;  // bit per object: its registers show it somewhere
+    unsigned open = 0;  // not zero: passing time can change something
+};
+
+enum : u8 { kBlankThisLine = 1, kBlankNextLine = 2 };
+
+// Nothing outside these lines is drawn or collides.
+inline bool is_visible_line(i32 line) { return static_cast<u32>(line - kFirstVisibleLine) < kScreenHeight; }
+
+inline void collide(Tia& tia, unsigned visible, int x0, int x1) {
+    const bool whole = x0 == 0 && x1 == kScreenWidth;
+    if (whole && tia.line_is_collided) return;
+    tia.line_is_collided = whole;
+    const unsigned wanted = kPossible.latches[visible] & ~unsigned{tia.collision};
+    if (!wanted) return;
+    if (tia.stale & visible) {
+        unsigned needed = 0;
+        for (int object = 0; object < kObjects; ++object) needed |= static_cast<unsigned>((kPairOf.latches[object] & wanted) != 0) << object;
+        refresh_masks(tia, needed);
+    }
+    tia.collision |= collisions(tia.mask, wanted, x0, x1);
+}
+
+// Draws and collides clocks [from, to) of the current line.
+[[gnu::noinline]] inline void segment(Bus& bus, int from, int to) {
+    Tia& tia = bus.m.tia;
+    if (!is_visible_line(tia.line)) return;
+    int x0 = from > kHblankClocks ? from - kHblankClocks : 0;
+    const int x1 = to - kHblankClocks;
+    const int row = tia.line - kFirstVisibleLine;
+    u8* pixels = bus.screen + row * kScreenWidth;
+    auto note = [&](bool changed) { *bus.changed_rows |= static_cast<u64>(changed) << row / kRowsPerGroup; };
+    if (tia.VBLANK & 2) return note(blank(pixels, x0, x1));
+    refresh_masks(tia);
+    collide(tia, tia.visible, x0, x1);
+    // Objects collide under the comb too, but are not seen there.
+    if (tia.hmove_blank == kBlankThisLine && x0 < 8) {
+        const int end = x1 < 8 ? x1 : 8;
+        note(blank(pixels, x0, end));
+        x0 = end;
+        if (x0 == x1) return;
+    }
+    note(draw(tia, pixels, x0, x1));
+}
+
+inline void set_reflection(Tia& tia) {
+    if (tia.reflected == (tia.CTRLPF & 1)) return;
+    tia.reflected = tia.CTRLPF & 1;
+    mark_stale(tia, 1u << PF);
+}
+
+inline void lift_suppression(Tia& tia) {
+    if (!(tia.suppress[0] | tia.suppress[1])) return;
+    tia.suppress[0] = tia.suppress[1] = 0;
+    mark_stale(tia, 1u << P0 | 1u << P1);
+}
+
+// In ale-py a line outside the picture has no end: what lasts until the end of a line then lasts until that of the first row.
+inline void end_line(Tia& tia, i32 line) {
+    if (!is_visible_line(line)) return;
+    set_reflection(tia);
+    lift_suppression(tia);
+}
+
+// The comb at the start of line `to`, when it was `blank` in line `from`.
+constexpr u8 comb_after(u8 blank, i32 from, i32 to) {
+    if (blank == kBlankNextLine && from < to) {
+        blank = kBlankThisLine;
+        ++from;
+    }
+    const i32 first = from > kFirstVisibleLine ? from : kFirstVisibleLine;
+    const bool passed = first < to && first < kFirstVisibleLine + kScreenHeight;
+    return blank == kBlankThisLine && passed ? 0 : blank;
+}
+
+// What time can still change on a frame that is not seen: a latch, or how an object looks from the next line on.
+inline void look_ahead(Bus& bus) {
+    const Tia& tia = bus.m.tia;
+    const unsigned latches = tia.VBLANK & 2 ? 0u : kPossible.latches[bus.live] & ~unsigned{tia.collision};
+    bus.open = latches | unsigned{tia.suppress[0]} | tia.suppress[1] | ((tia.reflected ^ tia.CTRLPF) & 1u);
+}
+
+[[gnu::noinline]] inline void advance_unseen(Bus& bus, i32 clock) {
+    Tia& tia = bus.m.tia;
+    i32 line = bus.at / kClocksPerLine;
+    i32 from = bus.at - line * kClocksPerLine, target = clock - line * kClocksPerLine;
+    auto segment = [&](int end) {
+        if (end <= from || end <= kHblankClocks || tia.VBLANK & 2 || !is_visible_line(line)) return;
+        collide(tia, bus.live, from > kHblankClocks ? from - kHblankClocks : 0, end - kHblankClocks);
+    };
+    for (; target >= kClocksPerLine; target -= kClocksPerLine, ++line, from = 0) {
+        segment(kClocksPerLine);
+        end_line(tia, line);
+    }
+    segment(target);
+    bus.at = clock;
+    look_ahead(bus);
+}
+
+// Brings the picture up to `clock`, counted from the start of the frame.
+inline void advance(Bus& bus, i32 clock) {
+    Tia& tia = bus.m.tia;
+    if (!bus.screen) {
+        if (clock <= bus.at) return;
+        if (bus.open) advance_unseen(bus, clock);
+        bus.at = clock;
+        return;
+    }
+    i32 target = clock - tia.line * kClocksPerLine;
+    while (target >= kClocksPerLine) {
+        segment(bus, tia.clock, kClocksPerLine);
+        end_line(tia, tia.line);
+        tia.hmove_blank = comb_after(tia.hmove_blank, tia.line, tia.line + 1);
+        ++tia.line;
+        tia.clock = 0;
+        target -= kClocksPerLine;
+    }
+    if (target > tia.clock) {
+        if (target > kHblankClocks) segment(bus, tia.clock, target);
+        tia.clock = target;
+    }
+}
+
+// ---- frames that are not seen: from line and clock to one number, and back ----
+
+inline unsigned live_objects(const Tia& tia, unsigned objects) {
+    unsigned live = 0;
+    auto test = [&](Object object, auto&& shown) {
+        if (objects >> object & 1) live |= static_cast<unsigned>(shown() != 0) << object;
+    };
+    test(P0, [&] { return tia.VDELP[0] ? tia.old_GRP[0] : tia.GRP[0]; });
+    test(P1, [&] { return tia.VDELP[1] ? tia.old_GRP[1] : tia.GRP[1]; });
+    test(M0, [&] { return tia.ENAM[0] && !tia.RESMP[0]; });
+    test(M1, [&] { return tia.ENAM[1] && !tia.RESMP[1]; });
+    test(BL, [&] { return tia.VDELBL ? tia.old_ENABL : tia.ENABL; });
+    test(PF, [&] { return tia.PF[0] | tia.PF[1] | tia.PF[2]; });
+    return live;
+}
+
+inline void begin_unseen(Bus& bus) {
+    const Tia& tia = bus.m.tia;
+    bus.at = tia.line * kClocksPerLine + tia.clock;
+    bus.comb_line = tia.line;
+    bus.live = live_objects(tia, kAllObjects);
+    look_ahead(bus);
+}
+
+inline void update_comb(Bus& bus) {
+    if (bus.screen) return;
+    const i32 line = bus.at / kClocksPerLine;
+    bus.m.tia.hmove_blank = comb_after(bus.m.tia.hmove_blank, bus.comb_line, line);
+    bus.comb_line = line;
+}
+
+inline void end_unseen(Bus& bus) {
+    update_comb(bus);
+    bus.m.tia.line = bus.at / kClocksPerLine;
+    bus.m.tia.clock = bus.at % kClocksPerLine;
+}
+
+// After registers of `objects` changed.
+[[gnu::always_inline]] inline void changed(Bus& bus, unsigned objects) {
+    mark_stale(bus.m.tia, objects);
+    if (bus.screen) return;
+    bus.live = (bus.live & ~objects) | live_objects(bus.m.tia, objects);
+    look_ahead(bus);
+}
+
+}  // namespace rnd::atari::RND_TARGET

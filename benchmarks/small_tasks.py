@@ -102,7 +102,7 @@ TASKS = {
     "MultiRoom-N4-S5": Task("MiniGrid-MultiRoom-N4-S5-v1", 600_000, 0.9),
     "DoorKey-8x8": Task("MiniGrid-DoorKey-8x8-v0", 600_000, 0.9),
     "KeyCorridorS3R3": Task("MiniGrid-KeyCorridorS3R3-v0", 600_000, 0.9),
-    "MultiRoom-N2 pictures": Task("small_tasks:multi_room_pictures", 60_000, 0.9),
+    "MultiRoom-N2 pictures": Task("small_tasks:multi_room_pictures", 150_000, 0.9),
 }
 """In the order in which they run: the quick ones first."""
 

@@ -13,9 +13,10 @@ SIZES = {
     "own_ppo_loop": {"total_steps": 600, "num_envs": 4, "num_steps": 25, "warm_up_steps": 10},
     "sb3_wrapper": {"total_steps": 600, "num_envs": 4},
     "sb3_rndppo": {"total_steps": 600, "num_envs": 4},
+    "sb3_minigrid": {"env_id": "MiniGrid-Empty-5x5-v0", "total_steps": 2100, "num_envs": 16},
     "torchrl_ppo": {"total_steps": 400, "num_envs": 4, "num_steps": 25},
 }
-NEEDS = {"sb3_wrapper": "stable_baselines3", "sb3_rndppo": "stable_baselines3", "torchrl_ppo": "torchrl"}
+NEEDS = {name: "torchrl" if name.startswith("torchrl") else "stable_baselines3" for name in SIZES if "own" not in name}
 
 
 def load(name):
@@ -35,7 +36,7 @@ def test_examples_run(name, tmp_path):
         pytest.importorskip(NEEDS[name])
     module = load(name)
     out = {"out": str(tmp_path / "saved")} if name.startswith("sb3") else {}
-    result = module.main(module.Args(env_id="rnd/DeepSea-4", **SIZES[name], **out))
+    result = module.main(module.Args(**{"env_id": "rnd/DeepSea-4"} | SIZES[name] | out))
     assert np.isfinite(result).all()
     assert not out or (tmp_path / "saved").exists() or (tmp_path / "saved.zip").exists()
 

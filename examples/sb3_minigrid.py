@@ -1,4 +1,4 @@
-"""Four rooms of MiniGrid behind closed doors, in Stable-Baselines3: RNDPPO with NovelD, whose bonus is for the first visit
+"""Four rooms of MiniGrid behind closed doors, in Stable-Baselines3: RNDPPO with NovelD, which rewards the first visit
 of a place within an episode, or with RND.
 
 python examples/sb3_minigrid.py

@@ -41,5 +41,8 @@ class BenchOptions:
             device=self.device,
             **changes,
         )
-        config.validate()
+        try:
+            config.validate()
+        except UserError as error:  # its advice is for rnd train, which has these flags in a group
+            raise UserError(str(error).replace("--env.", "--")) from error
         return config

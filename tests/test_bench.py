@@ -58,7 +58,7 @@ def test_train_goes_on_from_an_agent(monkeypatch):
 
 
 def test_the_advice_names_a_flag_of_the_bench():
-    with pytest.raises(UserError, match="nearest: --num-envs 8$"):
+    with pytest.raises(UserError, match=r"nearest: --num-envs 8$"):
         dispatch(["bench", "train", "--num-envs", "6", "--device", "cpu"])
 
 

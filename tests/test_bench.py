@@ -57,11 +57,6 @@ def test_train_goes_on_from_an_agent(monkeypatch):
             dispatch(["bench", "train", *flags, *other])
 
 
-def test_the_advice_names_a_flag_of_the_bench():
-    with pytest.raises(UserError, match=r"nearest: --num-envs 8$"):
-        dispatch(["bench", "train", "--num-envs", "6", "--device", "cpu"])
-
-
 @pytest.mark.parametrize("path", BENCHMARKS, ids=lambda path: path.stem)
 def test_benchmarks_explain_themselves(path):
     """And so can be imported: what they use of the package is still there."""

@@ -84,7 +84,7 @@ def test_train_help_explains_the_fields():
         (["train", "--env.first", "100"], "--env.first follows from the rank"),
         (["train", "--env.backend", "native"], "is no Atari game"),
         (["train", "montezuma", "--seed", "1", "gravitar"], "one name is wanted, not 2: montezuma gravitar"),
-        (["bench", "learner", "--num-envs", "6"], "nearest: --env.num-envs 8"),
+        (["bench", "learner", "--num-envs", "6"], "nearest: --num-envs 8"),
         (["bench", "learner", "--repeats", "-1"], "--repeats must be greater than 0"),
         (["bench", "envs", "--rounds", "0"], "--rounds must be greater than 0"),
     ],

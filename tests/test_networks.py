@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 import torch
-from torch import nn
+from torch.nn import functional as F
 
 from rnd.envs.spec import ActionSpec, ObservationSpec
-from rnd.networks import AtariTorso, predictor_network, target_network
+from rnd.networks import MapLinear, linear_by_pixel, predictor_network, target_network
 from rnd.policy.cnn import CNN
 from rnd.policy.gru import GRU
 from rnd.policy.mlp import MLP
@@ -137,17 +137,20 @@ def test_a_gaussian_head_for_boxes():
     assert not out.logits[:, 2:].any()  # deviation 1 at the start
 
 
-@pytest.mark.parametrize(("frames", "third_kernel", "activation"), [(4, 4, nn.ReLU), (1, 3, nn.LeakyReLU)])
-def test_folded_convolutions_are_the_same(frames, third_kernel, activation):
-    """As on CUDA, in float64: values and gradients."""
-    torso = AtariTorso(frames, third_kernel, activation).double()
-    x = torch.randn(3, frames, 84, 84, dtype=torch.float64)
+def test_a_layer_over_maps_is_one_over_flattened_maps():
+    """Also in the order of a GPU, where the weights are moved instead of the maps: values and gradients."""
+    layer, maps = MapLinear(4 * 2 * 3, 5).double(), torch.randn(7, 4, 2, 3, dtype=torch.float64)
     results = []
-    for forward in (torso.forward, torso.folded):
-        out = forward(x)
-        results.append([out, *torch.autograd.grad(out.square().sum(), list(torso.parameters()))])
-    for plain, folded in zip(*results, strict=True):
-        torch.testing.assert_close(folded, plain, rtol=1e-9, atol=1e-9)
+    for out in (
+        layer(maps),
+        linear_by_pixel(maps, layer.weight, layer.bias),
+        F.linear(maps.flatten(1), *layer.parameters()),
+    ):
+        results.append([out, *torch.autograd.grad(out.square().sum(), list(layer.parameters()))])
+    for other in results[:2]:
+        for one, flattened in zip(other, results[2], strict=True):
+            torch.testing.assert_close(one, flattened, rtol=1e-12, atol=1e-12)
+    assert torch.equal(layer(maps.flatten(1)), layer(maps))
 
 
 @pytest.mark.parametrize("kind", [CNN, GRU])
@@ -163,7 +166,7 @@ def test_images_are_scaled_to_one(kind):
 def test_images_reach_a_cpus_convolutions_in_the_order_of_the_weights():
     """Otherwise the first convolution copies them, forwards and backwards: a fifth of an update."""
     policy, inputs = CNN(IMAGE, ACTIONS, CNN.Options()), []
-    policy.torso.register_forward_pre_hook(lambda _, args: inputs.append(args[0]))
+    policy.torso[0][0].register_forward_pre_hook(lambda _, args: inputs.append(args[0]))
     policy.unroll(torch.zeros(3, 2, 4, 84, 84, dtype=torch.uint8), torch.zeros(2, 0), torch.zeros(3, 2))
     assert inputs[0].is_contiguous(memory_format=torch.channels_last)
 

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from rnd.convolutions import factor_type, feature_maps, supported
 from rnd.envs.spec import ActionSpec, ObservationSpec
 
 ROOT2 = 2**0.5
@@ -30,50 +31,63 @@ def linear(inputs: int, outputs: int, gain: float = ROOT2) -> nn.Linear:
     return layer
 
 
-class AtariTorso(nn.Sequential):
-    """Three convolutions over 84x84 frames; flattened.
+class MapLinear(nn.Linear):
+    """A fully connected layer over feature maps [B, C, H, W] as if they were flattened, or over vectors."""
 
-    On CUDA the first two are computed as convolutions of stride 1 over patches folded into channels: the same sums in
-    another order. Few channels and a large stride leave the tensor cores idle; the folded form has 16 and 4 times the
-    channels.
+    def forward(self, x: Tensor) -> Tensor:
+        if x.dim() == 4 and x.is_cuda:
+            return linear_by_pixel(x, self.weight, self.bias)
+        return super().forward(x.flatten(1) if x.dim() == 4 else x)
+
+
+def linear_by_pixel(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    """F.linear of flattened maps [B, C, H, W] whose C values of a pixel lie together: the weights, which are few, are
+    moved to that order instead of the maps."""
+    by_pixel = weight.view(-1, *x.shape[1:]).movedim(1, -1)
+    return F.linear(x.movedim(1, -1).flatten(1), by_pixel.flatten(1), bias)
+
+
+def map_linear(inputs: int, outputs: int) -> MapLinear:
+    layer: MapLinear = orthogonal(MapLinear(inputs, outputs))
+    return layer
+
+
+class AtariTorso(nn.Sequential):
+    """Three convolutions over 84x84 frames: feature maps [B, 64, H, W], which `map_linear` reads. Frames are numbers,
+    or bytes, which are divided by 255.
+
+    On a GPU that can, they are computed by the kernels of `rnd.convolutions`, from the same weights.
     """
 
     def __init__(self, channels: int, third_kernel: int, activation: type[nn.Module], **options: float):
         layers: list[nn.Module] = []
         for inputs, outputs, kernel, stride in ((channels, 32, 8, 4), (32, 64, 4, 2), (64, 64, third_kernel, 1)):
             layers += [orthogonal(nn.Conv2d(inputs, outputs, kernel, stride)), activation(**options)]
-        super().__init__(*layers, nn.Flatten())
+        super().__init__(*layers)
+        self.slope, self.has_kernels = options.get("negative_slope", 0.0), supported()
 
     def forward(self, x: Tensor) -> Tensor:
-        if x.is_cuda:
-            return self.folded(x)
+        factors = factor_type() if self.has_kernels and x.is_cuda and not x.requires_grad else None
+        if factors is not None:
+            convolutions: list[Any] = [self[0], self[2], self[4]]
+            weights, biases = [c.weight for c in convolutions], [c.bias for c in convolutions]
+            return feature_maps(x, weights, biases, self.slope, factors)
+        if x.dtype == torch.uint8:
+            x = pixels(x)
         for layer in self:
             x = layer(x)
         return x
 
-    def folded(self, x: Tensor) -> Tensor:
-        conv1, activation, conv2, _, *rest = self
-        x = folded_conv(conv1, fold(x, 4))
-        # folded first: what the activation's gradient needs is then what the next convolution keeps anyway
-        x = activation(fold(x, 2))
-        x = activation(folded_conv(conv2, x))
-        for layer in rest:
-            x = layer(x)
-        return x
 
-
-def fold(x: Tensor, stride: int) -> Tensor:
-    """Patches of stride x stride pixels as channels."""
-    return F.pixel_unshuffle(x, stride).contiguous(memory_format=torch.channels_last)
-
-
-def folded_conv(layer: Any, x: Tensor) -> Tensor:
-    """A convolution whose stride divides kernel and picture, over the folded picture."""
-    return F.conv2d(x, F.pixel_unshuffle(layer.weight, layer.stride[0]), layer.bias)
+def pixels(x: Tensor) -> Tensor:
+    """Bytes [B, C, H, W] as numbers between 0 and 1."""
+    # On a CPU in the memory order of the weights: the first convolution would copy it twice otherwise.
+    order = torch.preserve_format if x.is_cuda else torch.channels_last
+    return x.to(torch.float32, copy=True, memory_format=order).div_(255)
 
 
 def torso_size(third_kernel: int) -> int:
-    """Outputs of `AtariTorso`: 84 -> 20 -> 9 -> 10 - third_kernel pixels on a side."""
+    """Values of `AtariTorso`'s maps: 84 -> 20 -> 9 -> 10 - third_kernel pixels on a side."""
     return 64 * (10 - third_kernel) ** 2
 
 
@@ -89,13 +103,13 @@ def encoder(observation: ObservationSpec, hidden: int, frames: int = 1) -> tuple
 def target_network(observation: ObservationSpec, features: int, hidden: int) -> nn.Module:
     """A random network that is never trained."""
     torso, size = encoder(observation, hidden)
-    return nn.Sequential(torso, linear(size, features)).requires_grad_(False)
+    return nn.Sequential(torso, map_linear(size, features)).requires_grad_(False)
 
 
 def predictor_network(observation: ObservationSpec, features: int, hidden: int) -> nn.Module:
     """Learns to imitate the target: the same encoder and two more layers."""
     torso, size = encoder(observation, hidden)
-    layers = [torso, linear(size, features), nn.ReLU(), linear(features, features), nn.ReLU()]
+    layers = [torso, map_linear(size, features), nn.ReLU(), linear(features, features), nn.ReLU()]
     return nn.Sequential(*layers, linear(features, features))
 
 
@@ -110,7 +124,7 @@ class ActionPredictor(nn.Module):
 
     def forward(self, obs_BX: Tensor, actions_BA: Tensor) -> Tensor:
         """`actions` as `rnd.actions.encode` gives them."""
-        x: Tensor = self.torso(obs_BX)
+        x: Tensor = self.torso(obs_BX).flatten(1)
         for layer in self.layers[:-1]:
             x = F.relu(layer(torch.cat([x, actions_BA], dim=-1)))
         out: Tensor = self.layers[-1](torch.cat([x, actions_BA], dim=-1))
@@ -121,7 +135,7 @@ def autoencoder_network(observation: ObservationSpec, features: int, hidden: int
     """The predictor's encoder, a code of k features, and the encoder's mirror image."""
     leaky = nn.LeakyReLU(0.2)
     torso, size = encoder(observation, hidden)
-    code = [torso, linear(size, features), leaky]
+    code = [torso, map_linear(size, features), leaky]
     if observation.kind == "vector":
         out = linear(hidden, observation.shape[0], gain=1.0)
         return nn.Sequential(*code, linear(features, hidden), leaky, linear(hidden, hidden), leaky, out)

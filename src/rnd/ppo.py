@@ -126,10 +126,12 @@ class Learner:
     ):
         self.config, self.action, self.policy, self.bonus, self.ranks = config, action, policy, bonus, ranks
         self.generator, self.device = generator, generator.device
-        rates = (policy, config.lr), (bonus, config.bonus_lr or config.lr)
-        trained = [([p for p in module.parameters() if p.requires_grad], lr) for module, lr in rates]
-        self.parameters = [p for parameters, _ in trained for p in parameters]
-        groups = [{"params": parameters, "lr": lr} for parameters, lr in trained]
+        trained = [[p for p in module.parameters() if p.requires_grad] for module in (policy, bonus)]
+        self.parameters = [p for parameters in trained for p in parameters]
+        rates = config.lr, config.bonus_lr or config.lr
+        # one group where the rates are the same: the optimiser launches one kernel per group
+        grouped = [self.parameters] if rates[0] == rates[1] else trained
+        groups = [{"params": parameters, "lr": lr} for parameters, lr in zip(grouped, rates, strict=False)]
         cuda = self.device.type == "cuda"
         self.optimizer = torch.optim.Adam(groups, betas=(0.9, 0.999), eps=1e-8, fused=True, capturable=cuda)
         self.not_finite = torch.zeros((), device=self.device)
@@ -169,7 +171,9 @@ class Learner:
             norm = nn.utils.get_total_norm(gradients)
             self.not_finite.logical_or_(~torch.isfinite(norm + losses["loss"]))
             self.optimizer.step()
-            totals = {name: total + (losses | {"grad_norm": norm})[name] for name, total in totals.items()}
+            new = losses | {"grad_norm": norm}
+            sums = torch._foreach_add(list(totals.values()), [new[name] for name in totals])
+            totals = dict(zip(totals, sums, strict=True))
         return totals
 
     def _backward(self, batch: UpdateBatch) -> dict[str, Tensor]:

@@ -2,10 +2,11 @@
 
 Legend: T steps, N environments, S stacked frames, H hidden size, X the shape of one observation.
 
-The host copies observations into the rollout's buffers. One step of one group is one piece of device work
-(`Collector.policy_step`): read the newest frames, evaluate the policy, sample, write actions and values into the
-buffers at the step's index, which is on the device too, and copy the actions to the host. It never synchronises with
-the host, so that on CUDA it is captured once as a graph and replayed.
+The host copies observations into the rollout's buffers. One step of one group is two pieces of device work.
+`Collector.evaluate` reads the newest frames, evaluates the policy, samples, and copies the actions to the host.
+`Collector.store` writes actions and values into the buffers at the step's index, which is on the device too, while the
+environments already step. Neither synchronises with the host, so that on CUDA they are captured once as graphs and
+replayed.
 """
 
 from __future__ import annotations
@@ -67,7 +68,7 @@ class Collector:
 
         obs_dtype = torch.uint8 if observation.kind == "image" else torch.float32
         action_dtype = torch.float32 if action.kind == "continuous" else torch.int64
-        # The state before step t. `policy_step` advances it in place.
+        # The state before step t. `evaluate` and `store` advance it in place.
         self.age_now = zeros(envs, dtype=torch.int8)
         self.hidden = zeros(envs, policy.hidden_size)
         self.step_index = zeros(len(env.groups), 1, dtype=torch.int64)
@@ -92,9 +93,10 @@ class Collector:
         self._slots = [[self._slot(t, rows) for t in range(steps)] for rows in env.groups]
         self._host_views = [(self.first_host[rows], self.actions_host[rows]) for rows in env.groups]
         self._policy_step = compiled(policy_step, config, device) if policy.compilable else policy_step
-        self._step_graphs = [
-            GraphedFunction(partial(self.policy_step, g, rows), config, device) for g, rows in enumerate(env.groups)
-        ]
+        self._evaluate, self._store = (
+            [GraphedFunction(partial(part, g, rows), config, device) for g, rows in enumerate(env.groups)]
+            for part in (self.evaluate, self.store)
+        )
 
     def _slot(self, t: int, rows: slice) -> StepSlot:
         return StepSlot(self.reward_host[t, rows], self.frames[t + self.stack, rows])
@@ -126,16 +128,21 @@ class Collector:
             self.first_visit.copy_(self.visits.update(self.frames[self.stack - 1 :], self.first[1:]))
         return self._rollout(infos)
 
-    def policy_step(self, g: int, rows: slice) -> None:
-        """Device work of one step of one group, without host synchronisation. Advances in place: the state before the
-        step, the rows of the buffers at `step_index`, and `step_index` itself."""
-        t, first_N = self.step_index[g], self.first_host[rows].to(self.device, non_blocking=True)
-        out = self._evaluate(g, rows, first_N)
+    def evaluate(self, g: int, rows: slice) -> StepOutput:
+        """One step of one group up to its actions on the host, which it copies there without waiting. Advances in
+        place: the state before the step."""
+        first_N = self.first_host[rows].to(self.device, non_blocking=True)
+        out = self._policy_output(g, rows, first_N)
         self.actions_host[rows].copy_(out.actions, non_blocking=True)
         self.hidden[rows] = out.hidden
         self.age_now[rows] = out.age
+        return out
+
+    def store(self, g: int, rows: slice, out: StepOutput) -> None:
+        """Write a step into the rows of the buffers at `step_index`, and advance that."""
+        t = self.step_index[g]
         for buffer, values in (
-            (self.first, first_N),
+            (self.first, out.first),
             (self.age, out.age),
             (self.actions, out.actions),
             (self.logp, out.logp),
@@ -145,7 +152,7 @@ class Collector:
             buffer[:, rows].index_copy_(0, t, values.unsqueeze(0))
         t += 1
 
-    def _evaluate(self, g: int, rows: slice, first_N: Tensor) -> StepOutput:
+    def _policy_output(self, g: int, rows: slice, first_N: Tensor) -> StepOutput:
         """The part of a policy step that changes nothing."""
         inputs = (self.frames[:, rows], first_N, self.age_now[rows], self.hidden[rows], self.noise[:, rows])
         with autocast(self.config, self.device):
@@ -155,7 +162,7 @@ class Collector:
     def compile(self) -> Rollout:
         """Compile the policy step. Returns the buffers as they are, to compile what is computed from a rollout."""
         for g, rows in enumerate(self.env.groups):
-            self._evaluate(g, rows, torch.zeros_like(self.first[0, rows]))
+            self._policy_output(g, rows, torch.zeros_like(self.first[0, rows]))
         return self._rollout([])
 
     def _start_rollout(self) -> None:
@@ -182,8 +189,9 @@ class Collector:
         """Evaluate the policy and send step t. The rest of the result before it is read while the device works."""
         _, actions = self._host_views[g]
         with self.clock("inference"):
-            self._step_graphs[g]()
+            out = self._evaluate[g]()
             self._actions_ready.record()
+            self._store[g](out)
             infos = [self._read(t - 1, g)] if t > 0 else []
             self._actions_ready.wait()
         with self.clock("emulation"):
@@ -208,8 +216,8 @@ class Collector:
         """Values of the observation after the last step. The next rollout evaluates it again, from the same state."""
         kept = [x.clone() for x in (self.age_now, self.hidden)]
         with self.clock("inference"):
-            for step in self._step_graphs:
-                step()
+            for evaluate, store in zip(self._evaluate, self._store, strict=True):
+                store(evaluate())
         for x, before in zip((self.age_now, self.hidden), kept, strict=True):
             x.copy_(before)
 
@@ -279,6 +287,7 @@ class StepOutput(NamedTuple):
     value_ext: Tensor
     value_int: Tensor
     hidden: Tensor
+    first: Tensor
     age: Tensor
 
 
@@ -301,7 +310,7 @@ def policy_step(
     out = PolicyOutput(*(x.float() for x in out))
     actions = act.sample(action, out.logits, noise.index_select(0, t)[0])
     logp = act.log_prob(action, out.logits, actions)
-    return StepOutput(actions, logp, out.value_ext, out.value_int, hidden_NH, age_N)
+    return StepOutput(actions, logp, out.value_ext, out.value_int, hidden_NH, first_N, age_N)
 
 
 class Actor:

@@ -15,7 +15,7 @@ from torch.nn import functional as F
 from rnd.actions import logits_size
 from rnd.config import PolicyOptions
 from rnd.envs.spec import ActionSpec
-from rnd.networks import STACK, AtariTorso, linear, torso_size
+from rnd.networks import STACK, AtariTorso, linear, map_linear, pixels, torso_size
 
 
 class PolicyOutput(NamedTuple):
@@ -70,6 +70,7 @@ class ActorCritic(Policy):
     def __init__(self, torso: nn.Module, size: int, action: ActionSpec, image: bool, gru: nn.Module | None = None):
         super().__init__()
         self.image, self.torso, self.gru = image, torso, gru
+        self.reads_bytes = isinstance(next(torso.children(), None), AtariTorso)
         self.policy_branch, self.value_branch = Residual(size), Residual(size)
         continuous = action.kind == "continuous"
         self.logits = linear(size, action.sizes[0] if continuous else logits_size(action), gain=0.01)
@@ -83,10 +84,8 @@ class ActorCritic(Policy):
         return self.heads_over_time(self.features(obs_TNX.flatten(0, 1)), *obs_TNX.shape[:2])
 
     def features(self, obs_BX: Tensor) -> Tensor:
-        if self.image:
-            # On a CPU in the memory order of the weights: the first convolution would copy it twice otherwise.
-            order = torch.preserve_format if obs_BX.is_cuda else torch.channels_last
-            obs_BX = obs_BX.to(torch.float32, copy=True, memory_format=order).div_(255)
+        if self.image and not self.reads_bytes:
+            obs_BX = pixels(obs_BX)
         features: Tensor = self.torso(obs_BX)
         return features
 
@@ -103,7 +102,7 @@ class ActorCritic(Policy):
 
 def image_layers(kernel: int) -> list[nn.Module]:
     """Three convolutions over stacked frames, and 256 features."""
-    return [AtariTorso(STACK, kernel, nn.ReLU), linear(torso_size(kernel), 256), nn.ReLU()]
+    return [AtariTorso(STACK, kernel, nn.ReLU), map_linear(torso_size(kernel), 256), nn.ReLU()]
 
 
 def vector_torso(inputs: int, width: int) -> nn.Module:

@@ -1,0 +1,251 @@
+"""The three convolutions of the Atari torso on a GPU: one kernel each per direction (convolution_kernels.py).
+
+A library computes them with passes over memory in between: bytes become numbers, strides become channels, biases are
+added, activations applied, maps flattened, and all of it again backwards. Here that happens where a product is read or
+written. The factors of a product have 16 bits, the sums 32:
+
+- float16 where PyTorch would use TF32. Both keep 10 bits after the leading one. float16 covers fewer magnitudes, so
+  gradients are multiplied by a power of two that brings the largest to `LARGEST_GRADIENT`, and the results divided by
+  it.
+- bfloat16 under autocast (`--precision bf16`).
+
+Legend: B pictures, C channels of an input, N of an output, H W rows and columns, K values of a patch.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+FOLD = 4
+"""The first convolution's stride becomes channels: 84 x 84 pixels are 21 x 21 squares; its kernel is 2, its stride 1."""
+STRIDES = (1, 2, 1)
+"""Of the three convolutions, the first one folded."""
+LARGEST_GRADIENT = 2.0**6
+"""After scaling. float16 ends at 2^16, so there is room for gradients that grow on their way back. Numbers have all
+their bits down to 2^-14."""
+PROGRAMS = 264
+"""Of a weight gradient: two per multiprocessor of an H200. A constant, so that sums have one order everywhere."""
+SMALL = 65_536
+"""Output pixels below which small tiles keep more multiprocessors busy: policy steps."""
+
+
+def supported() -> bool:
+    """Whether the GPU here multiplies 16-bit matrices with 32-bit sums, and Triton, which PyTorch brings, is here."""
+    if not torch.cuda.is_available() or torch.cuda.get_device_capability() < (8, 0):
+        return False
+    return importlib.util.find_spec("triton") is not None
+
+
+def factor_type() -> torch.dtype | None:
+    """The 16-bit type of the factors of a product; None where float32 is asked for (`--precision float32`)."""
+    if torch.is_autocast_enabled("cuda"):
+        return torch.get_autocast_dtype("cuda")
+    return torch.float16 if torch.backends.cudnn.allow_tf32 else None
+
+
+def feature_maps(x: Tensor, weights: list[Tensor], biases: list[Tensor], slope: float, factors: torch.dtype) -> Tensor:
+    """Output [B, N, H, W] of three convolutions with leaky ReLUs of pictures [B, C, 84, 84]: bytes, which are divided
+    by 255, or numbers. Gradients flow to weights [N, C, kernel, kernel] and biases, not to pictures."""
+    scale = 1 / 255 if x.dtype == torch.uint8 else 1.0
+    folded = fold(x if x.dtype == torch.uint8 else x.to(factors), factors)
+    by_pixel = [w.movedim(1, -1).contiguous() for w in (F.pixel_unshuffle(weights[0], FOLD), *weights[1:])]
+    rounded = [w.detach().to(factors) for w in by_pixel]
+    maps: Tensor = torso(folded, rounded, by_pixel, biases, scale, slope)[-1]
+    return maps.movedim(-1, 1)
+
+
+@torch.library.custom_op("rnd::fold", mutates_args=())
+def fold(x: Tensor, factors: torch.dtype) -> Tensor:
+    """Pictures [B, C, H, W] as [B, H / 4, W / 4, 16 C], in the order of `pixel_unshuffle`."""
+    from rnd import convolution_kernels as kernels
+
+    x = x.contiguous()
+    y = torch.empty(folded_shape(x), dtype=factors, device=x.device)
+    squares = y.shape[1]
+    block = 1 << (squares - 1).bit_length()
+    kernels.fold[(len(x) * squares,)](x, y, x.shape[1], x.shape[2], FOLD, block, num_warps=4)
+    return y
+
+
+@torch.library.custom_op("rnd::torso", mutates_args=())
+def torso(
+    x: Tensor, rounded: list[Tensor], weights: list[Tensor], biases: list[Tensor], scale: float, slope: float
+) -> list[Tensor]:
+    """The activations of the convolutions, [B, H, W, N] each: of the factors' type, the last one in float32.
+
+    `rounded` are the weights [N, kernel, kernel, C] as factors, which are multiplied; gradients flow to `weights`.
+    """
+    activations: list[Tensor] = []
+    for weight, bias, stride in zip(rounded, biases, STRIDES, strict=True):
+        last = len(activations) == len(STRIDES) - 1
+        x = convolution(x, weight, bias, stride, scale, slope, torch.float32 if last else weight.dtype)
+        activations.append(x)
+        scale = 1.0
+    return activations
+
+
+@torch.library.custom_op("rnd::torso_gradients", mutates_args=())
+def torso_gradients(grad: Tensor, inputs: list[Tensor], rounded: list[Tensor], slope: float) -> list[Tensor]:
+    """Gradients of the weights, [splits, K, N] each, and of the biases, [splits, N] each, to be summed over splits.
+
+    From the gradient of the last convolution before its activation, and the inputs of all convolutions.
+    """
+    grad = grad.contiguous()
+    weights: list[Tensor] = []
+    biases: list[Tensor] = []
+    for x, weight, stride in zip(inputs[::-1], rounded[::-1], STRIDES[::-1], strict=True):
+        grad_weight, grad_bias = weight_gradient(x, grad, weight, stride)
+        weights.insert(0, grad_weight)
+        biases.insert(0, grad_bias)
+        if len(weights) < len(STRIDES):
+            grad = input_gradient(grad, weight, x, stride, slope)
+    return weights + biases
+
+
+class Geometry(NamedTuple):
+    """Sizes of a convolution, as the kernels take them."""
+
+    H: int
+    W: int
+    C: int
+    OH: int
+    OW: int
+    N: int
+    KERNEL: int
+    STRIDE: int
+
+    @staticmethod
+    def of(x: Tensor, weight: Tensor, stride: int) -> Geometry:
+        """From an input [B, H, W, C] and a weight [N, kernel, kernel, C]."""
+        height, width, channels = x.shape[1:]
+        outputs, kernel = weight.shape[:2]
+        rows, columns = ((side - kernel) // stride + 1 for side in (height, width))
+        return Geometry(height, width, channels, rows, columns, outputs, kernel, stride)
+
+
+class Tile(NamedTuple):
+    """What a program computes at a time: rows of pixels, columns of a patch's values. The fastest on an H200."""
+
+    rows: int
+    columns: int
+    warps: int
+    stages: int
+
+
+def convolution(
+    x: Tensor, weight: Tensor, bias: Tensor, stride: int, scale: float, slope: float, result: torch.dtype
+) -> Tensor:
+    """leaky_relu(scale * convolution + bias), [B, H, W, N]."""
+    from rnd import convolution_kernels as kernels
+
+    sizes = Geometry.of(x, weight, stride)
+    y = torch.empty(len(x), sizes.OH, sizes.OW, sizes.N, dtype=result, device=x.device)
+    pixels, row = y.numel() // sizes.N, sizes.KERNEL * sizes.C
+    tile = Tile(64, 64, warps=4, stages=4) if pixels < SMALL else Tile(128, 64, warps=8, stages=3)
+    if row % 64:
+        tile = Tile(256, row, warps=4, stages=3)
+    kernels.forward[(cdiv(pixels, tile.rows),)](
+        x, weight, bias, y, pixels, scale, slope, *sizes, torch.finfo(result).max, tile.rows, tile.columns,
+        num_warps=tile.warps, num_stages=tile.stages,
+    )  # fmt: skip
+    return y
+
+
+def input_gradient(grad: Tensor, weight: Tensor, x: Tensor, stride: int, slope: float) -> Tensor:
+    """Gradient of a convolution's input, before the activation that made that input."""
+    from rnd import convolution_kernels as kernels
+
+    sizes = Geometry.of(x, weight, stride)
+    taps, squares = sizes.KERNEL // stride, len(x) * (sizes.H // stride) * (sizes.W // stride)
+    # [N, taps, place, taps, place, C] -> [place, place, C, taps, taps, N]
+    by_place = weight.view(sizes.N, taps, stride, taps, stride, sizes.C).permute(2, 4, 5, 1, 3, 0).contiguous()
+    grad_x, rows = torch.empty_like(x), 128
+    kernels.input_gradient[(cdiv(squares, rows),)](
+        grad, by_place, x, grad_x, squares, slope, *sizes, torch.finfo(grad.dtype).max, rows, num_warps=4, num_stages=3
+    )
+    return grad_x
+
+
+def weight_gradient(x: Tensor, grad: Tensor, weight: Tensor, stride: int) -> tuple[Tensor, Tensor]:
+    """Gradients of a convolution's weight [splits, K, N] and bias [splits, N], to be summed over splits, from that of
+    its result before the activation."""
+    from rnd import convolution_kernels as kernels
+
+    sizes, (splits, size, _) = Geometry.of(x, weight, stride), partial_sums(weight)
+    pixels, columns = grad.numel() // sizes.N, columns_of(size)
+    tile = Tile(32, columns, warps=4, stages=4) if columns > sizes.N * 4 else Tile(64, columns, warps=4, stages=3)
+    grad_weight = torch.empty(partial_sums(weight), device=x.device)
+    grad_bias = torch.empty(splits, sizes.N, device=x.device)
+    kernels.weight_gradient[(size // columns, splits)](
+        x, grad, grad_weight, grad_bias, pixels, *sizes, tile.rows, columns, cdiv(cdiv(pixels, splits), tile.rows),
+        num_warps=tile.warps, num_stages=tile.stages,
+    )  # fmt: skip
+    return grad_weight, grad_bias
+
+
+def partial_sums(weight: Tensor) -> tuple[int, int, int]:
+    """Shape [splits, K, N] of a weight's gradient: programs share the patch's values and the output pixels."""
+    size = weight[0].numel()
+    return PROGRAMS // (size // columns_of(size)), size, len(weight)
+
+
+def columns_of(size: int) -> int:
+    """Values of a patch of `size` values that one program of a weight gradient takes."""
+    return next(columns for columns in (256, 128, 64) if size % columns == 0)
+
+
+def folded_shape(x: Tensor) -> tuple[int, ...]:
+    batch, channels, height, width = x.shape
+    return batch, height // FOLD, width // FOLD, channels * FOLD**2
+
+
+def cdiv(a: int, b: int) -> int:
+    return -(-a // b)
+
+
+@fold.register_fake
+def _(x: Tensor, factors: torch.dtype) -> Tensor:
+    return x.new_empty(folded_shape(x), dtype=factors)
+
+
+@torso.register_fake
+def _(x: Tensor, rounded: list[Tensor], *rest: Any) -> list[Tensor]:
+    inputs = [x]
+    for weight, stride in zip(rounded, STRIDES, strict=True):
+        sizes, last = Geometry.of(inputs[-1], weight, stride), len(inputs) == len(STRIDES)
+        dtype = torch.float32 if last else weight.dtype
+        inputs.append(x.new_empty(len(x), sizes.OH, sizes.OW, sizes.N, dtype=dtype))
+    return inputs[1:]
+
+
+@torso_gradients.register_fake
+def _(grad: Tensor, inputs: list[Tensor], rounded: list[Tensor], slope: float) -> list[Tensor]:
+    weights = [grad.new_empty(partial_sums(w), dtype=torch.float32) for w in rounded]
+    return weights + [w.new_empty(len(w), w.shape[-1]) for w in weights]
+
+
+def _save(ctx: Any, inputs: tuple[Any, ...], output: list[Tensor]) -> None:
+    x, rounded, weights, _, ctx.scale, ctx.slope = inputs
+    ctx.shapes = [w.shape for w in weights]
+    ctx.save_for_backward(x, *output, *rounded)
+
+
+def _backward(ctx: Any, grads: list[Tensor]) -> tuple[Any, ...]:
+    count, saved = len(STRIDES), ctx.saved_tensors
+    inputs, last, rounded = saved[:count], saved[count], saved[count + 1 :]
+    grad = grads[-1] * torch.where(last > 0, 1.0, ctx.slope)
+    # a power of two, so that scaling changes no bits; the gradients are divided by it below
+    factor = torch.exp2(torch.floor(torch.log2(LARGEST_GRADIENT / grad.abs().amax().clamp_min(1e-30))))
+    sums = torso_gradients((grad * factor).to(rounded[0].dtype), list(inputs), list(rounded), ctx.slope)
+    sums = [part.sum(0) / factor for part in sums]
+    weights = [total.T.reshape(shape) for total, shape in zip(sums[:count], ctx.shapes, strict=True)]
+    weights[0] = weights[0] * ctx.scale
+    return None, [None] * count, weights, sums[count:], None, None
+
+
+torso.register_autograd(_backward, setup_context=_save)

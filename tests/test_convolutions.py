@@ -1,0 +1,146 @@
+"""The torso's kernels beside float64 layers: on a GPU, or in Triton's interpreter where there is none."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from rnd import convolutions
+from rnd.networks import AtariTorso
+
+pytest.importorskip("triton")
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+STRIDES = (4, 2, 1)
+
+
+@pytest.fixture(autouse=True)
+def few_programs(monkeypatch):
+    """The interpreter runs one program after the other."""
+    if DEVICE == "cpu":
+        monkeypatch.setattr(convolutions, "PROGRAMS", 18)
+
+
+def layers(frames: int, kernel: int) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
+    generator = torch.Generator().manual_seed(0)
+    shapes = (32, frames, 8, 8), (64, 32, 4, 4), (64, 64, kernel, kernel)
+    weights = [torch.randn(s, generator=generator) * (2 / (s[1] * s[2] * s[3])) ** 0.5 for s in shapes]
+    biases = [torch.randn(s[0], generator=generator) * 0.1 for s in shapes]
+    return [w.to(DEVICE).requires_grad_() for w in weights], [b.to(DEVICE).requires_grad_() for b in biases]
+
+
+def pictures(frames: int, as_bytes: bool, batch: int = 2) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(1)
+    if as_bytes:
+        return torch.randint(0, 256, (batch, frames, 84, 84), generator=generator, dtype=torch.uint8).to(DEVICE)
+    return torch.randn(batch, frames, 84, 84, generator=generator).to(DEVICE)
+
+
+def reference(x, weights, biases, slopes):
+    """In float64. `slopes` are numbers or tensors: what each activation multiplies by, place by place."""
+    x = x.double() / 255 if x.dtype == torch.uint8 else x.double()
+    for weight, bias, stride, slope in zip(weights, biases, STRIDES, slopes, strict=True):
+        x = F.conv2d(x, weight.double(), bias.double(), stride) * slope
+    return x
+
+
+def distance(value: torch.Tensor, expected: torch.Tensor) -> float:
+    value, expected = value.detach().double(), expected.detach().double()
+    return float((value - expected).norm() / expected.norm())
+
+
+@pytest.mark.parametrize(
+    ("frames", "kernel", "slope", "as_bytes"), [(4, 4, 0.0, True), (1, 3, 0.2, False), (4, 3, 0.2, False)]
+)
+def test_maps_and_gradients_are_those_of_the_layers(frames, kernel, slope, as_bytes):
+    """Within the rounding of 10 bits. The reference takes the kernels' word for which activations are positive: near
+    zero, rounding decides that, and it would change gradients by percents."""
+    x, (weights, biases) = pictures(frames, as_bytes), layers(frames, kernel)
+    maps = convolutions.feature_maps(x, weights, biases, slope, torch.float16)
+    upstream = torch.randn(maps.shape, generator=torch.Generator().manual_seed(2)).to(DEVICE)
+    gradients = torch.autograd.grad((maps * upstream).sum(), [*weights, *biases])
+
+    activations = [a.movedim(-1, 1) for a in activations_of(x, weights, biases, slope)]
+    slopes = [torch.where(a > 0, 1.0, slope).double() for a in activations]
+    expected = reference(x, weights, biases, slopes)
+    assert distance(maps, expected) < 1e-3
+    exact = torch.autograd.grad((expected * upstream.double()).sum(), [*weights, *biases])
+    for gradient, other in zip(gradients, exact, strict=True):
+        assert distance(gradient, other) < 1.5e-3
+
+
+def activations_of(x, weights, biases, slope):
+    factors = torch.float16
+    folded = convolutions.fold(x if x.dtype == torch.uint8 else x.to(factors), factors)
+    by_pixel = [w.movedim(1, -1).to(factors).contiguous() for w in (F.pixel_unshuffle(weights[0], 4), *weights[1:])]
+    scale = 1 / 255 if x.dtype == torch.uint8 else 1.0
+    return convolutions.torso(folded, [w.detach() for w in by_pixel], by_pixel, biases, scale, slope)
+
+
+@pytest.mark.parametrize("size", [1e-12, 1e8])
+def test_gradients_of_any_magnitude_keep_their_bits(size):
+    """float16 alone would lose them: it ends at 65,504, and has no bits below 6e-8."""
+    x, (weights, biases) = pictures(1, False), layers(1, 3)
+    maps = convolutions.feature_maps(x, weights, biases, 0.2, torch.float16)
+    upstream = torch.randn(maps.shape, generator=torch.Generator().manual_seed(2)).to(DEVICE)
+    ordinary = torch.autograd.grad((maps * upstream).sum(), weights, retain_graph=True)
+    scaled = torch.autograd.grad((maps * upstream * size).sum(), weights)
+    for one, other in zip(ordinary, scaled, strict=True):
+        assert distance(other / size, one) < 1e-3
+
+
+def test_no_gradient_gives_zeros():
+    x, (weights, biases) = pictures(1, False, batch=1), layers(1, 3)
+    maps = convolutions.feature_maps(x, weights, biases, 0.2, torch.float16)
+    assert not any(g.any() for g in torch.autograd.grad((maps * 0).sum(), [*weights, *biases]))
+
+
+def test_activations_end_at_the_largest_number_and_nan_stays():
+    """An infinite activation would end a run; NaN must."""
+    x, (weights, biases) = pictures(1, False, batch=1), layers(1, 3)
+    with torch.no_grad():
+        biases[0] += 1e6
+    assert activations_of(x, weights, biases, 0.2)[0].abs().max() == torch.finfo(torch.float16).max
+    x[0, 0, 0, 0] = torch.nan
+    assert activations_of(x, weights, biases, 0.2)[0][0, 0, 0].isnan().all()
+
+
+@pytest.mark.parametrize("as_bytes", [True, False])
+def test_folding_is_pixel_unshuffle(as_bytes):
+    x = pictures(4, as_bytes)
+    expected = F.pixel_unshuffle(x, 4).movedim(1, -1).to(torch.float16)
+    assert torch.equal(convolutions.fold(x if as_bytes else x.half(), torch.float16), expected)
+
+
+def test_the_compiler_sees_the_shapes_and_strides_that_the_kernels_give():
+    x, (weights, biases) = pictures(1, False, batch=1), layers(1, 3)
+    factors = torch.float16
+    inputs = [convolutions.fold(x.half(), factors), *activations_of(x, weights, biases, 0.2)]
+    rounded = [
+        w.detach().movedim(1, -1).to(factors).contiguous() for w in (F.pixel_unshuffle(weights[0], 4), *weights[1:])
+    ]
+    checks = ("test_schema", "test_faketensor")
+    torch.library.opcheck(convolutions.fold, (x.half(), factors), test_utils=checks)
+    torch.library.opcheck(convolutions.torso, (inputs[0], rounded, rounded, biases, 1.0, 0.2), test_utils=checks)
+    grad = inputs[-1].half()
+    torch.library.opcheck(convolutions.torso_gradients, (grad, inputs[:-1], rounded, 0.2), test_utils=checks)
+
+
+def test_where_products_have_16_bits(monkeypatch):
+    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", True)
+    assert convolutions.factor_type() == torch.float16
+    monkeypatch.setattr(torch, "is_autocast_enabled", lambda device: device == "cuda")
+    monkeypatch.setattr(torch, "get_autocast_dtype", lambda device: torch.bfloat16)
+    assert convolutions.factor_type() == torch.bfloat16
+    monkeypatch.undo()
+    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)
+    assert convolutions.factor_type() is None
+
+
+def test_the_torso_uses_the_kernels_on_a_gpu_only():
+    """Elsewhere, in float32, and for pictures that need gradients, it is PyTorch's layers."""
+    torso = AtariTorso(1, 3, nn.LeakyReLU, negative_slope=0.2)
+    assert torso.has_kernels == convolutions.supported()
+    x = torch.randn(2, 1, 84, 84, requires_grad=True)
+    assert torch.autograd.grad(torso(x).sum(), x)[0].any()

@@ -23,9 +23,9 @@ CHANGES = [*({"bonus": name} for name in BONUSES), {"policy": "gru"}, {"bonus": 
 """With the GRU the update is captured, but not compiled."""
 
 
-def trainer_of(**changes) -> Trainer:
+def trainer_of(precision: str = "float32", **changes) -> Trainer:
     config = preset("montezuma")
-    config = replace(config, env=replace(config.env, num_envs=8), rollout_steps=16, precision="float32", **changes)
+    config = replace(config, env=replace(config.env, num_envs=8), rollout_steps=16, precision=precision, **changes)
     config = replace(config, frames=4 * config.frames_per_rollout)
     trainer = Trainer(config, SyntheticAtari(config.env.num_envs))
     trainer.start()
@@ -48,6 +48,18 @@ def test_graphs_and_compilation_equal_the_plain_path(changes):
         for name, value in other.items():
             if value is not None:
                 assert row[name] == pytest.approx(value, rel=rel, abs=abs_), (name, row["iteration"])
+
+
+@cuda
+@pytest.mark.parametrize("policy", ["cnn", "gru"])
+@pytest.mark.parametrize("fast", [True, False])
+def test_products_of_16_bits_train_as_those_of_32(policy, fast):
+    """The losses of the first update, which no step has separated yet beyond their rounding."""
+    rounded, exact = (
+        rows_of(precision=precision, device="cuda", policy=policy, fast=fast)[0] for precision in ("tf32", "float32")
+    )
+    for name in ("value_ext_loss", "value_int_loss", "entropy", "bonus_loss", "grad_norm", "bonus_raw", "return_int"):
+        assert rounded[name] == pytest.approx(exact[name], rel=0.03, abs=1e-4), name
 
 
 @cuda

@@ -22,7 +22,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 FOLD = 4
-"""The first convolution's stride becomes channels: 84 x 84 pixels are 21 x 21 squares; its kernel is 2, its stride 1."""
+"""The first convolution's stride becomes channels: 84 x 84 pixels are 21 x 21 squares, its kernel 2, its stride 1."""
 STRIDES = (1, 2, 1)
 """Of the three convolutions, the first one folded."""
 LARGEST_GRADIENT = 2.0**6

@@ -1,6 +1,6 @@
 """A GPU in two parts (CUDA's green contexts): some multiprocessors for acting, the others for learning.
 
-With `--overlap` the environments wait for the three dozen small kernels of a policy step, while the update fills the
+With `--overlap` the environments wait for the small kernels of a policy step, while the update fills the
 GPU. A high priority lets such a kernel go first once a block of the update ends; a part of its own lets it start at
 once.
 """
@@ -13,10 +13,11 @@ from typing import Any
 
 import torch
 
-ACTING = 1 / 4
-"""Share of the multiprocessors that acting has for itself."""
+ACTING = 3 / 8
+"""Share of the multiprocessors that acting has for itself. With half of an H200's, cuBLAS cannot launch some products
+of the update on the rest."""
 GROUP = 8
-"""Multiprocessors that cannot be divided. The driver rounds up to whole groups: a quarter of 132 would be 40."""
+"""Multiprocessors that cannot be divided. The driver rounds up to whole groups: three eighths of 132 would be 56."""
 
 SM_RESOURCE = 1
 NON_BLOCKING = 1

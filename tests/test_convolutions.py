@@ -138,6 +138,19 @@ def test_where_products_have_16_bits(monkeypatch):
     assert convolutions.factor_type() is None
 
 
+@pytest.mark.parametrize("missing", [None, "gpu", "compiler", "headers", "triton"])
+def test_what_the_kernels_need(monkeypatch, tmp_path, missing):
+    monkeypatch.delenv("CC", raising=False)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda: (7, 5) if missing == "gpu" else (8, 0))
+    monkeypatch.setattr("shutil.which", lambda name: None if missing == "compiler" else f"/usr/bin/{name}")
+    monkeypatch.setattr("sysconfig.get_path", lambda name: str(tmp_path))
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None if missing == "triton" else object())
+    if missing != "headers":
+        (tmp_path / "Python.h").touch()
+    assert convolutions.supported() == (missing is None)
+
+
 def test_the_torso_uses_the_kernels_on_a_gpu_only():
     """Elsewhere, in float32, and for pictures that need gradients, it is PyTorch's layers."""
     torso = AtariTorso(1, 3, nn.LeakyReLU, negative_slope=0.2)

@@ -20,8 +20,8 @@ from rnd.graphs import in_background
 from rnd.policy.cnn import CNN
 from rnd.policy.mlp import WidthOptions
 from rnd.presets import preset, small
+from rnd.random_agent import random_actions
 from rnd.record.export import load_agent
-from rnd.rollout import random_actions
 from rnd.trainer import Trainer, random_steps
 from rnd.transitions import CHUNK, in_chunks
 

@@ -15,6 +15,10 @@ Legend: B pictures, C channels of an input, N of an output, H W rows and columns
 from __future__ import annotations
 
 import importlib.util
+import os
+import shutil
+import sysconfig
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
@@ -35,10 +39,13 @@ SMALL = 65_536
 
 
 def supported() -> bool:
-    """Whether the GPU here multiplies 16-bit matrices with 32-bit sums, and Triton, which PyTorch brings, is here."""
+    """Whether the kernels can run here: a GPU that multiplies 16-bit matrices with 32-bit sums, Triton, which PyTorch
+    brings, and what Triton builds its launchers with, a C compiler and Python's headers."""
     if not torch.cuda.is_available() or torch.cuda.get_device_capability() < (8, 0):
         return False
-    return importlib.util.find_spec("triton") is not None
+    compiler = os.environ.get("CC") or shutil.which("gcc") or shutil.which("clang")
+    headers = Path(sysconfig.get_path("include"), "Python.h").exists()
+    return bool(compiler) and headers and importlib.util.find_spec("triton") is not None
 
 
 def factor_type() -> torch.dtype | None:
@@ -68,7 +75,8 @@ def fold(x: Tensor, factors: torch.dtype) -> Tensor:
     y = torch.empty(folded_shape(x), dtype=factors, device=x.device)
     squares = y.shape[1]
     block = 1 << (squares - 1).bit_length()
-    kernels.fold[(len(x) * squares,)](x, y, x.shape[1], x.shape[2], FOLD, block, num_warps=4)
+    with torch.cuda.device_of(x):  # Triton launches on the current device
+        kernels.fold[(len(x) * squares,)](x, y, x.shape[1], x.shape[2], FOLD, block, num_warps=4)
     return y
 
 
@@ -81,11 +89,12 @@ def torso(
     `rounded` are the weights [N, kernel, kernel, C] as factors, which are multiplied; gradients flow to `weights`.
     """
     activations: list[Tensor] = []
-    for weight, bias, stride in zip(rounded, biases, STRIDES, strict=True):
-        last = len(activations) == len(STRIDES) - 1
-        x = convolution(x, weight, bias, stride, scale, slope, torch.float32 if last else weight.dtype)
-        activations.append(x)
-        scale = 1.0
+    with torch.cuda.device_of(x):
+        for weight, bias, stride in zip(rounded, biases, STRIDES, strict=True):
+            last = len(activations) == len(STRIDES) - 1
+            x = convolution(x, weight, bias, stride, scale, slope, torch.float32 if last else weight.dtype)
+            activations.append(x)
+            scale = 1.0
     return activations
 
 
@@ -98,12 +107,13 @@ def torso_gradients(grad: Tensor, inputs: list[Tensor], rounded: list[Tensor], s
     grad = grad.contiguous()
     weights: list[Tensor] = []
     biases: list[Tensor] = []
-    for x, weight, stride in zip(inputs[::-1], rounded[::-1], STRIDES[::-1], strict=True):
-        grad_weight, grad_bias = weight_gradient(x, grad, weight, stride)
-        weights.insert(0, grad_weight)
-        biases.insert(0, grad_bias)
-        if len(weights) < len(STRIDES):
-            grad = input_gradient(grad, weight, x, stride, slope)
+    with torch.cuda.device_of(grad):
+        for x, weight, stride in zip(inputs[::-1], rounded[::-1], STRIDES[::-1], strict=True):
+            grad_weight, grad_bias = weight_gradient(x, grad, weight, stride)
+            weights.insert(0, grad_weight)
+            biases.insert(0, grad_bias)
+            if len(weights) < len(STRIDES):
+                grad = input_gradient(grad, weight, x, stride, slope)
     return weights + biases
 
 

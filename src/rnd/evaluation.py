@@ -20,8 +20,9 @@ from rnd.config import Config
 from rnd.envs.interface import Episode
 from rnd.envs.splitmix import environment_seed
 from rnd.graphs import channels_last
+from rnd.random_agent import random_actions
 from rnd.record.export import Agent
-from rnd.rollout import Actor, random_actions
+from rnd.rollout import Actor
 from rnd.statistics import difference_interval, interquartile_mean, mean_interval, probability_of_improvement
 
 AT_ONCE = 128

@@ -17,7 +17,6 @@ from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import NamedTuple
 
-import numpy as np
 import torch
 from torch import Generator, Tensor
 
@@ -337,13 +336,3 @@ class Actor:
         out = policy_step(self.policy, self.action, self.stack, self._first_row, *inputs)
         self.age[rows], self.hidden[rows] = out.age, out.hidden
         return out.actions
-
-
-def random_actions(env: VectorEnv, random: np.random.Generator) -> np.ndarray:
-    """Uniform actions for all environments, as the paper's random agent takes them."""
-    action, shape = env.spec.action, (env.num_envs, *env.spec.action.shape)
-    if action.kind == "continuous":
-        low = np.maximum(action.low, -1e3)
-        high = np.minimum(action.high, 1e3)
-        return random.uniform(low, high, shape).astype(np.float32)
-    return random.integers(0, action.sizes if action.kind == "multi_discrete" else action.sizes[0], shape)

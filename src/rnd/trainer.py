@@ -39,11 +39,12 @@ from rnd.normalize import ReturnScaler, batch_moments
 from rnd.overlap import OverlappedCollector
 from rnd.policy import make_policy
 from rnd.ppo import Learner
+from rnd.random_agent import RandomPlay
 from rnd.record import generators
 from rnd.record.episodes import EpisodeStats
 from rnd.record.metrics import Row
 from rnd.returns import Targets, combine, standardise
-from rnd.rollout import Collector, random_actions
+from rnd.rollout import Collector
 from rnd.stopwatch import Stopwatch
 from rnd.transitions import Rollout, in_chunks, steps_per_chunk
 
@@ -219,30 +220,16 @@ class Trainer:
             return
         if uses_graphs(self.config, self.device):
             self._compiling = in_background(self.compile, self.device)
-        first, groups = self.env.reset(), list(enumerate(self.env.groups))
-        seen = torch.empty(chunk, *first.shape, dtype=first.dtype, device=self.device)
-        rewards_TN = torch.empty(chunk, self.env.num_envs, device=self.device)
-        actions = random_actions(self.env, self.random)
-        for g, rows in groups:
-            self.env.send(g, actions[rows])
-        for step in range(1, total + 1):
-            filled = (step - 1) % chunk + 1
-            if step < total:
-                actions = random_actions(self.env, self.random)
-            for g, rows in groups:  # while one group is read, the others step
-                result = self.env.recv(g)
-                seen[filled - 1, rows].copy_(result.obs)
-                rewards_TN[filled - 1, rows].copy_(result.reward)
-                if step < total:
-                    self.env.send(g, actions[rows])
-            if filled == chunk or step == total:
-                for obs in seen[:filled].split(steps_per_chunk(self.device, self.env.num_envs)):
-                    if self.bonus.random_start:
-                        self.bonus.observe(obs)
-                    self.policy.observe(obs)
-                if self.reward_scaler:
-                    self.reward_scaler(rewards_TN[:filled].sign() if self.config.clip_reward else rewards_TN[:filled])
-                yield step
+        play = RandomPlay(self.env, self.random, chunk, self.device)
+        for start in range(0, total, chunk):
+            obs_TNX, rewards_TN = play(min(chunk, total - start))
+            for obs in obs_TNX.split(steps_per_chunk(self.device, self.env.num_envs)):
+                if self.bonus.random_start:
+                    self.bonus.observe(obs)
+                self.policy.observe(obs)
+            if self.reward_scaler:
+                self.reward_scaler(rewards_TN.sign() if self.config.clip_reward else rewards_TN)
+            yield start + len(obs_TNX)
 
     def compile(self) -> None:
         """Compile what training launches, on buffers that hold nothing yet. Changes no state."""

@@ -9,6 +9,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import torch
 from rich.console import Console
 
 from rnd import envs, run
@@ -160,6 +161,25 @@ def test_the_native_core_gives_the_bytes_of_ale(game):
         with closing(NativeEnvs(chosen, 1)) as restored:
             restored.load_state_dict(state)
             assert_same_steps(restored, native, 300, seed=6)
+
+
+def test_the_native_core_plays_ahead_like_ale():
+    """With actions that were chosen before: the random agent's."""
+    chosen = config(num_envs=2, max_episode_frames=300)
+    problem = why_not(chosen)
+    if problem:
+        pytest.skip(f"native core: {problem}")
+    actions = np.random.default_rng(7).integers(0, 18, (200, 2))
+    played = []
+    for env in (NativeEnvs(chosen, 2), envs.make(config(num_envs=2, backend="ale", max_episode_frames=300))):
+        with closing(env):
+            obs, rewards = torch.zeros(200, *env.reset().shape, dtype=torch.uint8), torch.zeros(200, 2)
+            env.play(actions[:90], obs[:90], rewards[:90])
+            env.play(actions[90:], obs[90:], rewards[90:])
+            played.append((obs, rewards, env.reset().clone()))
+    for native, ale in zip(*played, strict=True):
+        assert torch.equal(native, ale)
+    assert len({frame.numpy().tobytes() for frame in played[0][0][:, 0]}) > 50
 
 
 @pytest.mark.parametrize("game", ["freeway", "private-eye", "solaris"])

@@ -132,6 +132,18 @@ class VectorEnv(ABC):
     def _read(self, group: slice) -> None:
         """Write what only the statistics of episodes need, if `_recv` has not."""
 
+    def _play(self, actions_TN: np.ndarray, obs_TNX: np.ndarray, rewards_TN: np.ndarray) -> None:
+        """Steps with given actions, into arrays of the caller. Faster where nothing is done between two steps."""
+        groups = list(enumerate(self.groups))
+        for g, rows in groups:
+            self.send(g, actions_TN[0, rows])
+        for t in range(len(actions_TN)):
+            for g, rows in groups:  # while one group is read, the others step
+                step = self.recv(g)
+                obs_TNX[t, rows], rewards_TN[t, rows] = step.obs, step.reward
+                if t + 1 < len(actions_TN):
+                    self.send(g, actions_TN[t + 1, rows])
+
     @abstractmethod
     def _save(self) -> dict[str, np.ndarray]:
         """The state of the environments themselves as plain arrays. Called between steps."""
@@ -208,6 +220,11 @@ class VectorEnv(ABC):
         entered = [room for part in parts for room in part.info.entered]
         info = StepInfo(view["truncated"], view.get("final_obs"), view["room"], view["lives"], episodes, entered)
         return Step(view["obs"], view["reward"], torch.cat([part.done for part in parts]), info)
+
+    def play(self, actions_TN: np.ndarray, obs_TNX: Tensor, rewards_TN: Tensor) -> None:
+        """T steps of all environments with actions that were chosen before, for agents that do not look. Writes
+        observations and rewards. No statistics of episodes are kept, so that `reset` must come next, or `play`."""
+        self._play(actions_TN, obs_TNX.numpy(), rewards_TN.numpy())
 
     def state_dict(self) -> dict[str, np.ndarray]:
         """Everything that a restored run needs to continue exactly, as plain arrays. Called between steps."""

@@ -103,6 +103,11 @@ class NativeEnvs(VectorEnv):
         arrays = (out["action"], out["obs"], out["reward"], out["terminated"], out["truncated"], self.ram, out["lives"])
         self.batch.step_async(*arrays, self.final_ram, group.start, group.stop - group.start)
 
+    def _play(self, actions_TN: np.ndarray, obs_TNX: np.ndarray, rewards_TN: np.ndarray) -> None:
+        out = self.buffers
+        rest = out["terminated"], out["truncated"], self.ram, out["lives"], self.final_ram
+        self.batch.play(actions_TN, obs_TNX, rewards_TN, *rest)
+
     def _recv(self, group: slice) -> None:
         self.batch.wait(group.start, self.spin)
 

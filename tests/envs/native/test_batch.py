@@ -45,6 +45,44 @@ class Rig:
         return b"".join(a.tobytes() for a in self.arrays)
 
 
+@pytest.mark.parametrize("threads", [1, 2])
+def test_playing_ahead_is_stepping(threads):
+    """Episodes end within it (400 frames at most); afterwards both continue alike."""
+    one, other = (Rig("venture", 3, threads=threads, max_episode_frames=400) for _ in range(2))
+    actions = np.random.default_rng(0).integers(one.batch.num_actions, size=(150, 3))
+    frames, rewards = np.zeros((150, 3, 84, 84), np.uint8), np.zeros((150, 3), np.float32)
+    other.batch.play(actions, frames, rewards, *other.arrays[2:])
+    ended = 0
+    for t, action in enumerate(actions):
+        one.step(action)
+        assert np.array_equal(one.frames, frames[t])
+        assert np.array_equal(one.rewards, rewards[t])
+        ended += int((one.terminated | one.truncated).sum())
+    assert ended >= 3
+    for mine, its in zip(one.arrays[2:], other.arrays[2:], strict=True):
+        assert np.array_equal(mine, its)
+    assert [one.batch.save(i) for i in range(3)] == [other.batch.save(i) for i in range(3)]
+
+
+def test_playing_ahead_refuses_arrays_that_do_not_fit():
+    rig = Rig("freeway", 2)
+    actions, frames, rewards = (
+        np.zeros((5, 2), np.int64),
+        np.zeros((5, 2, 84, 84), np.uint8),
+        np.zeros((5, 2), np.float32),
+    )
+    for wrong in (
+        (actions[:4], frames, rewards),
+        (actions, frames[:, :1].copy(), rewards),
+        (actions, frames, rewards[:4]),
+    ):
+        with pytest.raises(ValueError, match="the same steps"):
+            rig.batch.play(*wrong, *rig.arrays[2:])
+    actions[4, 1] = 99
+    with pytest.raises(ValueError, match="action 99"):
+        rig.batch.play(actions, frames, rewards, *rig.arrays[2:])
+
+
 def replay(game: str, saved: bytes, seed: int, steps: int = 500) -> list[bytes]:
     """Load `saved` into a new batch and play `steps` steps."""
     rig = Rig(game, 1, seed=999)

@@ -68,6 +68,17 @@ class AtariBatch:
         first: int = 0,
         count: int | None = None,
     ) -> None: ...
+    def play(
+        self,
+        actions: npt.NDArray[np.int64],
+        frames: _Bytes,
+        rewards: _Floats,
+        terminated: _Flags,
+        truncated: _Flags,
+        ram: _Bytes,
+        lives: _Ints,
+        final_ram: _Bytes,
+    ) -> None: ...
     def wait(self, first: int = -1, spin: bool = False) -> None: ...
     def screen(self, i: int) -> _Bytes: ...
     def ram(self, i: int) -> _Bytes: ...

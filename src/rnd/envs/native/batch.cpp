@@ -201,24 +201,28 @@ void Batch::reset(const StepArrays& out, int first, int count) {
     }
 }
 
-std::shared_ptr<Batch::Job> Batch::make_job(const StepArrays& arrays, int first, int count) const {
+std::shared_ptr<Batch::Job> Batch::make_job(const StepArrays& arrays, int first, int count, int steps) const {
     check_group(first, count);
     auto job = std::make_shared<Job>();
     job->arrays = arrays;
     job->first = first;
     job->count = count;
+    job->steps = steps;
     job->unfinished = count;
-    job->actions.assign(arrays.actions, arrays.actions + count);
+    job->actions.assign(arrays.actions, arrays.actions + std::size_t(count) * steps);
     for (i64 action : job->actions)
         if (action < 0 || action >= action_count())
             throw std::invalid_argument("action " + std::to_string(action) + " is not in [0, " + std::to_string(action_count()) + ")");
     return job;
 }
 
+void Batch::step(const StepArrays& arrays, int first, int count) { run(make_job(arrays, first, count)); }
+
+void Batch::play(const StepArrays& arrays, int steps) { run(make_job(arrays, 0, size(), steps)); }
+
 // The caller steps too, beside one thread of the pool less: it need not be woken at either end.
-void Batch::step(const StepArrays& arrays, int first, int count) {
-    const auto job = make_job(arrays, first, count);
-    if (count == 0) return;
+void Batch::run(const std::shared_ptr<Job>& job) {
+    if (job->count == 0) return;
     job->most = options_.threads - 1;
     post(job);
     std::unique_lock lock(mutex_);
@@ -278,7 +282,12 @@ std::shared_ptr<Batch::Job> Batch::job_to_join() const {
 void Batch::step_next(Job& job, std::unique_lock<std::mutex>& lock) {
     const int row = job.next++;
     lock.unlock();
-    step_one(job.first + row, job.actions[row], job.arrays);
+    StepArrays arrays = job.arrays;
+    for (int step = 0; step < job.steps; ++step) {
+        step_one(job.first + row, job.actions[std::size_t(step) * job.count + row], arrays);
+        arrays.frames += std::size_t{kFrameBytes} * size();
+        arrays.rewards += size();
+    }
     lock.lock();
     if (--job.unfinished == 0) work_done_.notify_all();
 }

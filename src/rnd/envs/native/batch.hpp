@@ -54,6 +54,9 @@ public:
 
     void reset(const StepArrays& out, int first, int count);
     void step(const StepArrays& arrays, int first, int count);
+    // Plays `steps` steps of all environments, each through its own without waiting for the others. `actions`, `frames` and
+    // `rewards` have a first axis of steps; the other arrays hold the last step's.
+    void play(const StepArrays& arrays, int steps);
     // Starts the group in the pool and returns. The actions are copied; the other arrays must outlive the wait.
     void step_async(const StepArrays& arrays, int first, int count);
     // Waits for the group that starts at `first`, or for all groups when it is negative. A caller with a core of its own may
@@ -73,8 +76,8 @@ public:
 private:
     struct Job {
         StepArrays arrays;
-        std::vector<i64> actions;  // of the group, checked
-        int first, count;
+        std::vector<i64> actions;  // of the group, step by step, checked
+        int first, count, steps;
         int most = 0;       // threads of the pool that may work on it at once
         int working = 0;    // and do
         int next = 0;       // the first row that no thread has taken
@@ -106,7 +109,8 @@ private:
     const Environment& environment(int i) const;
     const Start& start_with(u8 timer);
     void check_group(int first, int count) const;
-    std::shared_ptr<Job> make_job(const StepArrays& arrays, int first, int count) const;
+    std::shared_ptr<Job> make_job(const StepArrays& arrays, int first, int count, int steps = 1) const;
+    void run(const std::shared_ptr<Job>& job);
     void reset_one(int i, u8* frame);
     void step_one(int i, i64 action, const StepArrays& arrays);
     bool play_step(int i, u8 action, bool draw_all, StepResult& result);

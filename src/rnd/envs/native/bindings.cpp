@@ -21,12 +21,15 @@ namespace {
 template <typename T, typename... Shape>
 using Array = nb::ndarray<T, nb::numpy, nb::c_contig, nb::device::cpu, Shape...>;
 using Frames = Array<u8, nb::shape<-1, 84, 84>>;
+using FramesOverTime = Array<u8, nb::shape<-1, -1, 84, 84>>;
 using Frame = Array<u8, nb::shape<84, 84>>;
 using Screen = Array<const u8, nb::shape<kScreenHeight, kScreenWidth>>;
 using RamRows = Array<u8, nb::shape<-1, 128>>;
 using Seeds = Array<const u64, nb::shape<-1>>;
 template <typename T>
 using Vector = Array<T, nb::shape<-1>>;
+template <typename T>
+using OverTime = Array<T, nb::shape<-1, -1>>;
 using Any = nb::ndarray<nb::numpy, nb::c_contig, nb::device::cpu, nb::ndim<1>>;
 
 const Game& known(const std::string& name) {
@@ -102,6 +105,25 @@ public:
             batch_.step(arrays, first, n);
     }
 
+    void play(const OverTime<const i64>& actions, const FramesOverTime& frames, const OverTime<float>& rewards, const Any& terminated,
+              const Any& truncated, const RamRows& ram, const Vector<i32>& lives, const RamRows& final_ram) {
+        const std::size_t steps = actions.shape(0), envs = static_cast<std::size_t>(batch_.size());
+        auto over_time = [&](const auto& array) { return array.shape(0) == steps && array.shape(1) == envs; };
+        if (!over_time(actions) || !over_time(frames) || !over_time(rewards))
+            throw std::invalid_argument("actions, frames and rewards must have the same steps, and one column for each environment");
+        StepArrays arrays;
+        arrays.actions = actions.data();
+        arrays.frames = frames.data();
+        arrays.rewards = rewards.data();
+        arrays.terminated = flags(terminated, "terminated");
+        arrays.truncated = flags(truncated, "truncated");
+        arrays.ram = rows(ram, "ram");
+        arrays.lives = rows(lives, "lives");
+        arrays.final_ram = rows(final_ram, "final_ram");
+        nb::gil_scoped_release released;
+        batch_.play(arrays, static_cast<int>(steps));
+    }
+
 private:
     Batch batch_;
 };
@@ -160,6 +182,7 @@ NB_MODULE(_core, module) {
              "final_ram"_a, "first"_a = 0, nb::arg(no_count) = nb::none())
         .def("step_async", &PyBatch::step<true>, "actions"_a, "frames"_a, "rewards"_a, "terminated"_a, "truncated"_a, "ram"_a, "lives"_a,
              "final_ram"_a, "first"_a = 0, nb::arg(no_count) = nb::none())
+        .def("play", &PyBatch::play, "actions"_a, "frames"_a, "rewards"_a, "terminated"_a, "truncated"_a, "ram"_a, "lives"_a, "final_ram"_a)
         .def("wait", [](PyBatch& self, int first, bool spin) { self.batch().wait(first, spin); }, "first"_a = -1, "spin"_a = false,
              nb::call_guard<nb::gil_scoped_release>())
         .def("screen", [](PyBatch& self, int i) { return copied(self.batch().screen(i), {kScreenHeight, kScreenWidth}); }, "i"_a)

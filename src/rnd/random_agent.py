@@ -1,0 +1,54 @@
+"""The random agent, which initialises the statistics of observations (section 2.4 of the paper).
+
+Legend: T steps, N environments, X the shape of one observation.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from rnd.envs.interface import VectorEnv
+
+HOST_STEPS = 16_384
+"""Steps, all environments counted, that the random agent's frames wait for on the host: 115 MB of Atari frames."""
+
+
+def random_actions(env: VectorEnv, random: np.random.Generator) -> np.ndarray:
+    """Uniform actions for all environments, as the paper's random agent takes them."""
+    action, shape = env.spec.action, (env.num_envs, *env.spec.action.shape)
+    if action.kind == "continuous":
+        low = np.maximum(action.low, -1e3)
+        high = np.minimum(action.high, 1e3)
+        return random.uniform(low, high, shape).astype(np.float32)
+    return random.integers(0, action.sizes if action.kind == "multi_discrete" else action.sizes[0], shape)
+
+
+class RandomPlay:
+    """The random agent: plays up to `steps` steps of all environments per call. Resets them first."""
+
+    def __init__(self, env: VectorEnv, random: np.random.Generator, steps: int, device: torch.device):
+        self.env, self.random = env, random
+        shape, dtype = env.reset().shape, env.buffers.tensors["obs"].dtype
+        self.obs_TNX = torch.empty(steps, *shape, dtype=dtype, device=device)
+        self.rewards_TN = torch.empty(steps, env.num_envs, device=device)
+        # The environments write to the host: to these very tensors, or a part at a time on its way to the device.
+        self.part, self.host_obs, self.host_rewards = steps, self.obs_TNX, self.rewards_TN
+        if device.type != "cpu":
+            self.part = min(steps, max(1, HOST_STEPS // env.num_envs))
+            pin = device.type == "cuda"
+            self.host_obs = torch.empty(self.part, *shape, dtype=dtype, pin_memory=pin)
+            self.host_rewards = torch.empty(self.part, env.num_envs, pin_memory=pin)
+
+    def __call__(self, steps: int) -> tuple[Tensor, Tensor]:
+        """Observations [T, N, X] after each step, and rewards [T, N]; overwritten by the next call."""
+        for start in range(0, steps, self.part):
+            stop = min(start + self.part, steps)
+            actions_TN = np.stack([random_actions(self.env, self.random) for _ in range(start, stop)])
+            obs, rewards = self.host_obs[: stop - start], self.host_rewards[: stop - start]
+            self.env.play(actions_TN, obs, rewards)
+            if self.host_obs is not self.obs_TNX:
+                self.obs_TNX[start:stop].copy_(obs)
+                self.rewards_TN[start:stop].copy_(rewards)
+        return self.obs_TNX[:steps], self.rewards_TN[:steps]

@@ -1,15 +1,18 @@
 """The benches run on a CPU and say what they measured."""
 
 import json
+import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 
+from rnd.bench import start
 from rnd.cli import dispatch
-from rnd.errors import UserError
+from rnd.errors import RunError, UserError
 from rnd.record import zoo
 from rnd.record.export import load_agent
 from rnd.trainer import Trainer
@@ -55,6 +58,26 @@ def test_train_goes_on_from_an_agent(monkeypatch):
     for other in (["--agent", "zoo:montezuma-gru"], ["--game", "venture", "--agent", "zoo:montezuma-none"]):
         with pytest.raises(UserError, match="is an agent of ALE/MontezumaRevenge-v5 with"):
             dispatch(["bench", "train", *flags, *other])
+
+
+def test_start_measures_twice_with_caches_of_its_own(capsys, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    flags = ["--num-envs", "4", "--rollout-steps", "4", "--device", "cpu", "--no-overlap"]
+    assert dispatch(["bench", "start", *flags, "--json"]) == 0
+    results = json.loads(capsys.readouterr().out)
+    assert [(result["num_envs"], result["cache"]) for result in results] == [(4, "empty"), (4, "filled")]
+    assert all(1 < result["seconds"] < 120 for result in results)
+    assert not [*tmp_path.iterdir()]
+
+
+def test_start_reports_a_run_that_fails_or_takes_too_long(tmp_path):
+    flags = ["--num-envs", "4", "--rollout-steps", "4", "--device", "cpu", "--game", "venture"]
+    with pytest.raises(RunError, match=r"no iteration within 0\.1 s; nearest: a larger --limit"):
+        dispatch(["bench", "start", *flags, "--limit", "0.1"])
+    config = replace(start.Options(device="cpu").config(4), out=str(tmp_path), name="run")
+    ranks = os.environ | {"WORLD_SIZE": "2", "RANK": "5"}  # which do not fit together
+    with pytest.raises(RunError, match="the run ended before its first iteration: rnd: the environment variables"):
+        start.seconds_to_start(config, ranks, 60.0)
 
 
 @pytest.mark.parametrize("path", BENCHMARKS, ids=lambda path: path.stem)

@@ -79,6 +79,7 @@ WORKS = (
     "rnd.paper.prediction_errors.run",
     "rnd.bench.envs.run",
     "rnd.bench.learner.run",
+    "rnd.bench.start.run",
     "rnd.bench.train.run",
 )
 """The functions that begin the work of a command, after its arguments are read."""

@@ -10,6 +10,10 @@ from rnd.errors import UserError, nearest
 BENCHES = {
     "envs": ("rnd.bench.envs", "frames/s of the Atari backends beside ale-py's AtariVectorEnv"),
     "learner": ("rnd.bench.learner", "frames/s of the update alone, on synthetic frames"),
+    "start": (
+        "rnd.bench.start",
+        "seconds from the command to the end of the first iteration, twice: caches empty, filled",
+    ),
     "train": ("rnd.bench.train", "frames/s of training beside its two limits, and the shares of its wall time"),
 }
 """Name to (module with a dataclass `Options` and `run(options, console)`, one line for --help)."""

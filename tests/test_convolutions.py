@@ -141,19 +141,35 @@ def test_where_products_have_16_bits(monkeypatch):
 @pytest.mark.parametrize("missing", [None, "gpu", "compiler", "headers", "triton"])
 def test_what_the_kernels_need(monkeypatch, tmp_path, missing):
     monkeypatch.delenv("CC", raising=False)
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda: (7, 5) if missing == "gpu" else (8, 0))
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (7, 5) if missing == "gpu" else (8, 0))
     monkeypatch.setattr("shutil.which", lambda name: None if missing == "compiler" else f"/usr/bin/{name}")
     monkeypatch.setattr("sysconfig.get_path", lambda name: str(tmp_path))
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None if missing == "triton" else object())
     if missing != "headers":
         (tmp_path / "Python.h").touch()
-    assert convolutions.supported() == (missing is None)
+    assert convolutions.supported(torch.device("cuda", 1)) == (missing is None)
+    assert not convolutions.supported(torch.device("cpu"))
 
 
-def test_the_torso_uses_the_kernels_on_a_gpu_only():
-    """Elsewhere, in float32, and for pictures that need gradients, it is PyTorch's layers."""
+def test_the_torso_uses_the_kernels_where_it_is_on_a_gpu(monkeypatch):
+    """It finds out when it is moved there: a run on a CPU does not touch the GPU."""
+    asked = []
+    monkeypatch.setattr(
+        "rnd.networks.supported", lambda device: bool(asked.append(device.type)) or device.type == "meta"
+    )
     torso = AtariTorso(1, 3, nn.LeakyReLU, negative_slope=0.2)
-    assert torso.has_kernels == convolutions.supported()
-    x = torch.randn(2, 1, 84, 84, requires_grad=True)
-    assert torch.autograd.grad(torso(x).sum(), x)[0].any()
+    assert not torso.has_kernels
+    assert nn.Sequential(torso).to("meta")[0].has_kernels
+    assert {*asked} == {"cpu", "meta"}
+
+
+def test_elsewhere_and_for_pictures_that_need_gradients_it_is_pytorchs_layers(monkeypatch):
+    torso = AtariTorso(1, 3, nn.LeakyReLU, negative_slope=0.2)
+    x = torch.randn(2, 1, 84, 84)
+    expected = torso(x)
+    torso.has_kernels = True
+    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)
+    assert torch.equal(torso(x), expected)
+    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", True)
+    assert torch.autograd.grad(torso(x.requires_grad_()).sum(), x)[0].any()
+    assert 0 < distance(torso(x.detach()), expected) < 1e-3

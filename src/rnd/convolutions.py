@@ -38,10 +38,10 @@ SMALL = 65_536
 """Output pixels below which small tiles keep more multiprocessors busy: policy steps."""
 
 
-def supported() -> bool:
-    """Whether the kernels can run here: a GPU that multiplies 16-bit matrices with 32-bit sums, Triton, which PyTorch
-    brings, and what Triton builds its launchers with, a C compiler and Python's headers."""
-    if not torch.cuda.is_available() or torch.cuda.get_device_capability() < (8, 0):
+def supported(device: torch.device) -> bool:
+    """Whether the kernels can run there: on a GPU that multiplies 16-bit matrices with 32-bit sums, with Triton, which
+    PyTorch brings, and what Triton builds its launchers with, a C compiler and Python's headers."""
+    if device.type != "cuda" or torch.cuda.get_device_capability(device) < (8, 0):
         return False
     compiler = os.environ.get("CC") or shutil.which("gcc") or shutil.which("clang")
     headers = Path(sysconfig.get_path("include"), "Python.h").exists()

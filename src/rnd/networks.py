@@ -60,14 +60,21 @@ class AtariTorso(nn.Sequential):
     """
 
     def __init__(self, channels: int, third_kernel: int, activation: type[nn.Module], **options: float):
-        layers: list[nn.Module] = []
+        layers: list[Any] = []
         for inputs, outputs, kernel, stride in ((channels, 32, 8, 4), (32, 64, 4, 2), (64, 64, third_kernel, 1)):
             layers += [orthogonal(nn.Conv2d(inputs, outputs, kernel, stride)), activation(**options)]
         super().__init__(*layers)
-        self.slope, self.has_kernels = options.get("negative_slope", 0.0), supported()
+        self.slope = options.get("negative_slope", 0.0)
+        self.has_kernels = supported(layers[0].weight.device)
+
+    def _apply(self, *args: Any, **kwargs: Any) -> AtariTorso:
+        """Where PyTorch moves a module to another device."""
+        super()._apply(*args, **kwargs)  # type: ignore[no-untyped-call]
+        self.has_kernels = supported(next(self.parameters()).device)
+        return self
 
     def forward(self, x: Tensor) -> Tensor:
-        factors = factor_type() if self.has_kernels and x.is_cuda and not x.requires_grad else None
+        factors = factor_type() if self.has_kernels and not x.requires_grad else None
         if factors is not None:
             convolutions: list[Any] = [self[0], self[2], self[4]]
             weights, biases = [c.weight for c in convolutions], [c.bias for c in convolutions]

@@ -1,4 +1,4 @@
-"""No test compiles a game unless it says so: `$CXX` names no compiler. Without a GPU its kernels are interpreted."""
+"""No test compiles a game unless it says so: `$CXX` names no compiler. Without a GPU, Triton interprets its kernels."""
 
 from __future__ import annotations
 

@@ -30,9 +30,9 @@ def layers(frames: int, kernel: int) -> tuple[list[torch.Tensor], list[torch.Ten
     return [w.to(DEVICE).requires_grad_() for w in weights], [b.to(DEVICE).requires_grad_() for b in biases]
 
 
-def pictures(frames: int, as_bytes: bool, batch: int = 2) -> torch.Tensor:
+def images(frames: int, uint8: bool, batch: int = 2) -> torch.Tensor:
     generator = torch.Generator().manual_seed(1)
-    if as_bytes:
+    if uint8:
         return torch.randint(0, 256, (batch, frames, 84, 84), generator=generator, dtype=torch.uint8).to(DEVICE)
     return torch.randn(batch, frames, 84, 84, generator=generator).to(DEVICE)
 
@@ -51,12 +51,12 @@ def distance(value: torch.Tensor, expected: torch.Tensor) -> float:
 
 
 @pytest.mark.parametrize(
-    ("frames", "kernel", "slope", "as_bytes"), [(4, 4, 0.0, True), (1, 3, 0.2, False), (4, 3, 0.2, False)]
+    ("frames", "kernel", "slope", "uint8"), [(4, 4, 0.0, True), (1, 3, 0.2, False), (4, 3, 0.2, False)]
 )
-def test_maps_and_gradients_are_those_of_the_layers(frames, kernel, slope, as_bytes):
+def test_maps_and_gradients_are_those_of_the_layers(frames, kernel, slope, uint8):
     """Within the rounding of 10 bits. The reference takes the kernels' word for which activations are positive: near
     zero, rounding decides that, and it would change gradients by percents."""
-    x, (weights, biases) = pictures(frames, as_bytes), layers(frames, kernel)
+    x, (weights, biases) = images(frames, uint8), layers(frames, kernel)
     maps = convolutions.feature_maps(x, weights, biases, slope, torch.float16)
     upstream = torch.randn(maps.shape, generator=torch.Generator().manual_seed(2)).to(DEVICE)
     gradients = torch.autograd.grad((maps * upstream).sum(), [*weights, *biases])
@@ -71,17 +71,17 @@ def test_maps_and_gradients_are_those_of_the_layers(frames, kernel, slope, as_by
 
 
 def activations_of(x, weights, biases, slope):
-    factors = torch.float16
-    folded = convolutions.fold(x if x.dtype == torch.uint8 else x.to(factors), factors)
-    by_pixel = [w.movedim(1, -1).to(factors).contiguous() for w in (F.pixel_unshuffle(weights[0], 4), *weights[1:])]
+    dtype = torch.float16
+    blocks = convolutions.space_to_depth(x if x.dtype == torch.uint8 else x.to(dtype), dtype)
+    operands = [w.movedim(1, -1).to(dtype).contiguous() for w in (F.pixel_unshuffle(weights[0], 4), *weights[1:])]
     scale = 1 / 255 if x.dtype == torch.uint8 else 1.0
-    return convolutions.torso(folded, [w.detach() for w in by_pixel], by_pixel, biases, scale, slope)
+    return convolutions.torso(blocks, [w.detach() for w in operands], operands, biases, scale, slope)
 
 
 @pytest.mark.parametrize("size", [1e-12, 1e8])
 def test_gradients_of_any_magnitude_keep_their_bits(size):
     """float16 alone would lose them: it ends at 65,504, and has no bits below 6e-8."""
-    x, (weights, biases) = pictures(1, False), layers(1, 3)
+    x, (weights, biases) = images(1, False), layers(1, 3)
     maps = convolutions.feature_maps(x, weights, biases, 0.2, torch.float16)
     upstream = torch.randn(maps.shape, generator=torch.Generator().manual_seed(2)).to(DEVICE)
     ordinary = torch.autograd.grad((maps * upstream).sum(), weights, retain_graph=True)
@@ -91,14 +91,14 @@ def test_gradients_of_any_magnitude_keep_their_bits(size):
 
 
 def test_no_gradient_gives_zeros():
-    x, (weights, biases) = pictures(1, False, batch=1), layers(1, 3)
+    x, (weights, biases) = images(1, False, batch=1), layers(1, 3)
     maps = convolutions.feature_maps(x, weights, biases, 0.2, torch.float16)
     assert not any(g.any() for g in torch.autograd.grad((maps * 0).sum(), [*weights, *biases]))
 
 
 def test_activations_end_at_the_largest_number_and_nan_stays():
     """An infinite activation would end a run; NaN must."""
-    x, (weights, biases) = pictures(1, False, batch=1), layers(1, 3)
+    x, (weights, biases) = images(1, False, batch=1), layers(1, 3)
     with torch.no_grad():
         biases[0] += 1e6
     assert activations_of(x, weights, biases, 0.2)[0].abs().max() == torch.finfo(torch.float16).max
@@ -106,36 +106,36 @@ def test_activations_end_at_the_largest_number_and_nan_stays():
     assert activations_of(x, weights, biases, 0.2)[0][0, 0, 0].isnan().all()
 
 
-@pytest.mark.parametrize("as_bytes", [True, False])
-def test_folding_is_pixel_unshuffle(as_bytes):
-    x = pictures(4, as_bytes)
+@pytest.mark.parametrize("uint8", [True, False])
+def test_space_to_depth_is_pixel_unshuffle(uint8):
+    x = images(4, uint8)
     expected = F.pixel_unshuffle(x, 4).movedim(1, -1).to(torch.float16)
-    assert torch.equal(convolutions.fold(x if as_bytes else x.half(), torch.float16), expected)
+    assert torch.equal(convolutions.space_to_depth(x if uint8 else x.half(), torch.float16), expected)
 
 
 def test_the_compiler_sees_the_shapes_and_strides_that_the_kernels_give():
-    x, (weights, biases) = pictures(1, False, batch=1), layers(1, 3)
-    factors = torch.float16
-    inputs = [convolutions.fold(x.half(), factors), *activations_of(x, weights, biases, 0.2)]
-    rounded = [
-        w.detach().movedim(1, -1).to(factors).contiguous() for w in (F.pixel_unshuffle(weights[0], 4), *weights[1:])
+    x, (weights, biases) = images(1, False, batch=1), layers(1, 3)
+    dtype = torch.float16
+    inputs = [convolutions.space_to_depth(x.half(), dtype), *activations_of(x, weights, biases, 0.2)]
+    operands = [
+        w.detach().movedim(1, -1).to(dtype).contiguous() for w in (F.pixel_unshuffle(weights[0], 4), *weights[1:])
     ]
     checks = ("test_schema", "test_faketensor")
-    torch.library.opcheck(convolutions.fold, (x.half(), factors), test_utils=checks)
-    torch.library.opcheck(convolutions.torso, (inputs[0], rounded, rounded, biases, 1.0, 0.2), test_utils=checks)
+    torch.library.opcheck(convolutions.space_to_depth, (x.half(), dtype), test_utils=checks)
+    torch.library.opcheck(convolutions.torso, (inputs[0], operands, operands, biases, 1.0, 0.2), test_utils=checks)
     grad = inputs[-1].half()
-    torch.library.opcheck(convolutions.torso_gradients, (grad, inputs[:-1], rounded, 0.2), test_utils=checks)
+    torch.library.opcheck(convolutions.torso_gradients, (grad, inputs[:-1], operands, 0.2), test_utils=checks)
 
 
-def test_where_products_have_16_bits(monkeypatch):
+def test_where_operands_have_16_bits(monkeypatch):
     monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", True)
-    assert convolutions.factor_type() == torch.float16
+    assert convolutions.operand_dtype() == torch.float16
     monkeypatch.setattr(torch, "is_autocast_enabled", lambda device: device == "cuda")
     monkeypatch.setattr(torch, "get_autocast_dtype", lambda device: torch.bfloat16)
-    assert convolutions.factor_type() == torch.bfloat16
+    assert convolutions.operand_dtype() == torch.bfloat16
     monkeypatch.undo()
     monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)
-    assert convolutions.factor_type() is None
+    assert convolutions.operand_dtype() is None
 
 
 @pytest.mark.parametrize("missing", [None, "gpu", "compiler", "headers", "triton"])
@@ -147,27 +147,25 @@ def test_what_the_kernels_need(monkeypatch, tmp_path, missing):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None if missing == "triton" else object())
     if missing != "headers":
         (tmp_path / "Python.h").touch()
-    assert convolutions.supported(torch.device("cuda", 1)) == (missing is None)
-    assert not convolutions.supported(torch.device("cpu"))
+    assert convolutions.fused(torch.device("cuda", 1)) == (missing is None)
+    assert not convolutions.fused(torch.device("cpu"))
 
 
 def test_the_torso_uses_the_kernels_where_it_is_on_a_gpu(monkeypatch):
     """It finds out when it is moved there: a run on a CPU does not touch the GPU."""
     asked = []
-    monkeypatch.setattr(
-        "rnd.networks.supported", lambda device: bool(asked.append(device.type)) or device.type == "meta"
-    )
+    monkeypatch.setattr("rnd.networks.fused", lambda device: bool(asked.append(device.type)) or device.type == "meta")
     torso = AtariTorso(1, 3, nn.LeakyReLU, negative_slope=0.2)
-    assert not torso.has_kernels
-    assert nn.Sequential(torso).to("meta")[0].has_kernels
+    assert not torso.fused
+    assert nn.Sequential(torso).to("meta")[0].fused
     assert {*asked} == {"cpu", "meta"}
 
 
-def test_elsewhere_and_for_pictures_that_need_gradients_it_is_pytorchs_layers(monkeypatch):
+def test_elsewhere_and_for_images_that_need_gradients_it_is_pytorchs_layers(monkeypatch):
     torso = AtariTorso(1, 3, nn.LeakyReLU, negative_slope=0.2)
     x = torch.randn(2, 1, 84, 84)
     expected = torso(x)
-    torso.has_kernels = True
+    torso.fused = True
     monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)
     assert torch.equal(torso(x), expected)
     monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", True)

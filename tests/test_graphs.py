@@ -53,7 +53,7 @@ def test_graphs_and_compilation_equal_the_plain_path(changes):
 @cuda
 @pytest.mark.parametrize("policy", ["cnn", "gru"])
 @pytest.mark.parametrize("fast", [True, False])
-def test_products_of_16_bits_train_as_those_of_32(policy, fast):
+def test_16_bit_operands_train_as_32_bit_ones(policy, fast):
     """The losses of the first update, which no step has separated yet beyond their rounding."""
     rounded, exact = (
         rows_of(precision=precision, device="cuda", policy=policy, fast=fast)[0] for precision in ("tf32", "float32")

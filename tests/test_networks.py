@@ -6,7 +6,7 @@ import torch
 from torch.nn import functional as F
 
 from rnd.envs.spec import ActionSpec, ObservationSpec
-from rnd.networks import MapLinear, linear_by_pixel, predictor_network, target_network
+from rnd.networks import MapLinear, linear_channels_last, predictor_network, target_network
 from rnd.policy.cnn import CNN
 from rnd.policy.gru import GRU
 from rnd.policy.mlp import MLP
@@ -138,12 +138,12 @@ def test_a_gaussian_head_for_boxes():
 
 
 def test_a_layer_over_maps_is_one_over_flattened_maps():
-    """Also in the order of a GPU, where the weights are moved instead of the maps: values and gradients."""
+    """Also channels last, where the weights are permuted instead of the maps: values and gradients."""
     layer, maps = MapLinear(4 * 2 * 3, 5).double(), torch.randn(7, 4, 2, 3, dtype=torch.float64)
     results = []
     for out in (
         layer(maps),
-        linear_by_pixel(maps, layer.weight, layer.bias),
+        linear_channels_last(maps, layer.weight, layer.bias),
         F.linear(maps.flatten(1), *layer.parameters()),
     ):
         results.append([out, *torch.autograd.grad(out.square().sum(), list(layer.parameters()))])

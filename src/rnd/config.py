@@ -197,8 +197,8 @@ class Config:
     device: str = place_field("auto")
     """auto, cpu, cuda or cuda:N."""
     precision: Literal["tf32", "float32", "bf16"] = place_field("tf32")
-    """Matrix arithmetic. tf32 keeps 10 bits of a factor on CUDA; a CPU then computes in float32. bf16 pays on CPUs that
-    have AMX."""
+    """Matrix arithmetic. tf32, on CUDA, has operands with a mantissa of 10 bits; a CPU then computes in float32. bf16
+    pays on CPUs that have AMX."""
     fast: bool = place_field(True)
     """Compiled kernels and CUDA graphs on a GPU; --no-fast runs the same functions without them."""
     threads: Threads | None = place_field(None)

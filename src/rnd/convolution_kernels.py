@@ -1,10 +1,9 @@
-"""The kernels of rnd.convolutions (Triton): a convolution with its activation, and its gradients, as matrix products.
+"""The kernels of rnd.convolutions (Triton): a convolution with its activation, and its gradients, as implicit GEMMs.
 
-Pictures are [B, H, W, C]: the C values of a pixel lie together, so a row of a patch is one run of memory. Every kernel
-computes tiles of a product whose left factor is read from the picture itself, patch by patch. Factors have 16 bits,
-sums 32.
+Images are channels last, [B, H, W, C], so that a row of a patch is contiguous. Every kernel computes tiles of a matrix
+product whose left operand is read from the image itself, patch by patch. Operands have 16 bits, accumulators 32.
 
-Legend: B pictures, M output pixels of all pictures, K values of a patch, C channels of the input, N of the output.
+Legend: B images, M output pixels of all images, K values of a patch, C input channels, N output channels.
 """
 
 from __future__ import annotations
@@ -21,25 +20,26 @@ def saturated(x, LIMIT: tl.constexpr):
 
 
 @triton.jit
-def fold(x, y, C: tl.constexpr, SIDE: tl.constexpr, FOLD: tl.constexpr, BLOCK: tl.constexpr):
-    """Squares of FOLD x FOLD pixels of [B, C, SIDE, SIDE] as channels: one row of squares of one picture."""
-    SQUARES: tl.constexpr = SIDE // FOLD
-    CHANNELS: tl.constexpr = C * FOLD * FOLD
-    picture, row = (tl.program_id(0) // SQUARES).to(tl.int64), tl.program_id(0) % SQUARES
-    square, channel = tl.arange(0, BLOCK)[:, None], tl.arange(0, CHANNELS)[None, :]
-    frame, place = channel // (FOLD * FOLD), channel % (FOLD * FOLD)
-    start = picture * (C * SIDE * SIDE) + row * (FOLD * SIDE)
-    pixel = frame * (SIDE * SIDE) + place // FOLD * SIDE + square * FOLD + place % FOLD
-    value = tl.load(x + start + pixel, mask=square < SQUARES, other=0)
-    start = picture * (SQUARES * SQUARES * CHANNELS) + row * (SQUARES * CHANNELS)
+def space_to_depth(x, y, C: tl.constexpr, SIDE: tl.constexpr, BLOCK: tl.constexpr, COLUMNS: tl.constexpr):
+    """Blocks of BLOCK x BLOCK pixels of [B, C, SIDE, SIDE] as channels: one row of blocks of one image. COLUMNS is the
+    next power of two from their number."""
+    BLOCKS: tl.constexpr = SIDE // BLOCK
+    CHANNELS: tl.constexpr = C * BLOCK * BLOCK
+    image, row = (tl.program_id(0) // BLOCKS).to(tl.int64), tl.program_id(0) % BLOCKS
+    column, channel = tl.arange(0, COLUMNS)[:, None], tl.arange(0, CHANNELS)[None, :]
+    frame, pixel = channel // (BLOCK * BLOCK), channel % (BLOCK * BLOCK)
+    start = image * (C * SIDE * SIDE) + row * (BLOCK * SIDE)
+    source = frame * (SIDE * SIDE) + pixel // BLOCK * SIDE + column * BLOCK + pixel % BLOCK
+    value = tl.load(x + start + source, mask=column < BLOCKS, other=0)
+    start = image * (BLOCKS * BLOCKS * CHANNELS) + row * (BLOCKS * CHANNELS)
     out = value.to(tl.float32).to(y.dtype.element_ty)
-    tl.store(y + start + square * CHANNELS + channel, out, mask=square < SQUARES)
+    tl.store(y + start + column * CHANNELS + channel, out, mask=column < BLOCKS)
 
 
 @triton.jit
 def patch_starts(m, H: tl.constexpr, W: tl.constexpr, C: tl.constexpr, OH: tl.constexpr, OW: tl.constexpr,
                  STRIDE: tl.constexpr):  # fmt: skip
-    """Where the patches of output pixels begin in the pictures."""
+    """Where the patches of output pixels begin in the images."""
     pixel = m % (OH * OW)
     return (m // (OH * OW)).to(tl.int64) * (H * W * C) + (pixel // OW * W + pixel % OW) * (STRIDE * C)
 
@@ -59,7 +59,7 @@ def forward(
     n, k = tl.arange(0, N), tl.arange(0, BLOCK_K)
     acc = tl.zeros([BLOCK_M, N], tl.float32)
     for done in range(0, K, BLOCK_K):
-        # the compiler cannot see that runs begin at multiples of 16, and would load value by value
+        # the compiler cannot see that this is a multiple of 16, and would load value by value
         within = tl.multiple_of(done // ROW * (W * C) + done % ROW, 16)
         patch = tl.load(x + starts + within + k[None, :], mask=inside, other=0)
         part = tl.load(weight + n[None, :] * K + done + k[:, None])
@@ -71,14 +71,14 @@ def forward(
 
 @triton.jit
 def input_gradient(
-    grad, weight, x, grad_x, pixels, slope,
+    grad, weight, x, grad_x, blocks, slope,
     H: tl.constexpr, W: tl.constexpr, C: tl.constexpr, OH: tl.constexpr, OW: tl.constexpr, N: tl.constexpr,
     KERNEL: tl.constexpr, STRIDE: tl.constexpr, LIMIT: tl.constexpr, BLOCK_M: tl.constexpr,
 ):  # fmt: skip
     """Gradient of the input, times the derivative of the leaky ReLU whose result the input is.
 
-    One row per square of STRIDE x STRIDE input pixels: the taps that reach a square are the same for all of its pixels
-    up to the place within it. `weight` is [places and C, taps, N], `pixels` the number of squares.
+    One row per block of STRIDE x STRIDE input pixels: the same outputs read all pixels of a block, each with other taps
+    of the kernel. `weight` is [pixels of a block and C, taps, N], `blocks` the number of blocks.
     """
     TAPS: tl.constexpr = KERNEL // STRIDE
     ROWS: tl.constexpr = H // STRIDE
@@ -86,8 +86,8 @@ def input_gradient(
     CHANNELS: tl.constexpr = STRIDE * STRIDE * C
     m = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
     c, n = tl.arange(0, CHANNELS), tl.arange(0, N)
-    inside, image, square = m < pixels, (m // (ROWS * COLUMNS)).to(tl.int64), m % (ROWS * COLUMNS)
-    row, column = square // COLUMNS, square % COLUMNS
+    inside, image, block = m < blocks, (m // (ROWS * COLUMNS)).to(tl.int64), m % (ROWS * COLUMNS)
+    row, column = block // COLUMNS, block % COLUMNS
     acc = tl.zeros([BLOCK_M, CHANNELS], tl.float32)
     for tap in range(TAPS * TAPS):
         oy, ox = row - tap // TAPS, column - tap % TAPS
@@ -96,10 +96,10 @@ def input_gradient(
         part = tl.load(grad + starts[:, None] + n[None, :], mask=reached[:, None], other=0)
         acc = tl.dot(part, tl.load(weight + c[None, :] * (TAPS * TAPS * N) + tap * N + n[:, None]), acc)
     starts = image * (H * W * C) + (row * W + column) * (STRIDE * C)
-    places = starts[:, None] + (c // (STRIDE * C) * (W * C) + c % (STRIDE * C))[None, :]
-    active = tl.load(x + places, mask=inside[:, None], other=0) > 0
+    offsets = starts[:, None] + (c // (STRIDE * C) * (W * C) + c % (STRIDE * C))[None, :]
+    active = tl.load(x + offsets, mask=inside[:, None], other=0) > 0
     out = saturated(tl.where(active, acc, acc * slope), LIMIT)
-    tl.store(grad_x + places, out.to(grad_x.dtype.element_ty), mask=inside[:, None])
+    tl.store(grad_x + offsets, out.to(grad_x.dtype.element_ty), mask=inside[:, None])
 
 
 @triton.jit

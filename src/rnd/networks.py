@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from rnd.convolutions import factor_type, feature_maps, supported
+from rnd.convolutions import feature_maps, fused, operand_dtype
 from rnd.envs.spec import ActionSpec, ObservationSpec
 
 ROOT2 = 2**0.5
@@ -36,15 +36,15 @@ class MapLinear(nn.Linear):
 
     def forward(self, x: Tensor) -> Tensor:
         if x.dim() == 4 and x.is_cuda:
-            return linear_by_pixel(x, self.weight, self.bias)
+            return linear_channels_last(x, self.weight, self.bias)
         return super().forward(x.flatten(1) if x.dim() == 4 else x)
 
 
-def linear_by_pixel(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    """F.linear of flattened maps [B, C, H, W] whose C values of a pixel lie together: the weights, which are few, are
-    moved to that order instead of the maps."""
-    by_pixel = weight.view(-1, *x.shape[1:]).movedim(1, -1)
-    return F.linear(x.movedim(1, -1).flatten(1), by_pixel.flatten(1), bias)
+def linear_channels_last(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    """F.linear of flattened maps [B, C, H, W] that are channels last in memory: the weights are permuted to that order,
+    because they are few, instead of the maps."""
+    permuted = weight.view(-1, *x.shape[1:]).movedim(1, -1)
+    return F.linear(x.movedim(1, -1).flatten(1), permuted.flatten(1), bias)
 
 
 def map_linear(inputs: int, outputs: int) -> MapLinear:
@@ -53,10 +53,10 @@ def map_linear(inputs: int, outputs: int) -> MapLinear:
 
 
 class AtariTorso(nn.Sequential):
-    """Three convolutions over 84x84 frames: feature maps [B, 64, H, W], which `map_linear` reads. Frames are numbers,
-    or bytes, which are divided by 255.
+    """Three convolutions over 84x84 frames: feature maps [B, 64, H, W], which `map_linear` reads. Frames are float, or
+    uint8, which is divided by 255.
 
-    On a GPU that can, they are computed by the kernels of `rnd.convolutions`, from the same weights.
+    On a GPU that can, they are computed by the fused kernels of `rnd.convolutions`, from the same weights.
     """
 
     def __init__(self, channels: int, third_kernel: int, activation: type[nn.Module], **options: float):
@@ -65,20 +65,20 @@ class AtariTorso(nn.Sequential):
             layers += [orthogonal(nn.Conv2d(inputs, outputs, kernel, stride)), activation(**options)]
         super().__init__(*layers)
         self.slope = options.get("negative_slope", 0.0)
-        self.has_kernels = supported(layers[0].weight.device)
+        self.fused = fused(layers[0].weight.device)
 
     def _apply(self, *args: Any, **kwargs: Any) -> AtariTorso:
-        """Where PyTorch moves a module to another device."""
+        """PyTorch calls this when a module moves to another device."""
         super()._apply(*args, **kwargs)  # type: ignore[no-untyped-call]
-        self.has_kernels = supported(next(self.parameters()).device)
+        self.fused = fused(next(self.parameters()).device)
         return self
 
     def forward(self, x: Tensor) -> Tensor:
-        factors = factor_type() if self.has_kernels and not x.requires_grad else None
-        if factors is not None:
+        dtype = operand_dtype() if self.fused and not x.requires_grad else None
+        if dtype is not None:
             convolutions: list[Any] = [self[0], self[2], self[4]]
             weights, biases = [c.weight for c in convolutions], [c.bias for c in convolutions]
-            return feature_maps(x, weights, biases, self.slope, factors)
+            return feature_maps(x, weights, biases, self.slope, dtype)
         if x.dtype == torch.uint8:
             x = pixels(x)
         for layer in self:
@@ -87,7 +87,7 @@ class AtariTorso(nn.Sequential):
 
 
 def pixels(x: Tensor) -> Tensor:
-    """Bytes [B, C, H, W] as numbers between 0 and 1."""
+    """uint8 images [B, C, H, W] as float between 0 and 1."""
     # On a CPU in the memory order of the weights: the first convolution would copy it twice otherwise.
     order = torch.preserve_format if x.is_cuda else torch.channels_last
     return x.to(torch.float32, copy=True, memory_format=order).div_(255)

@@ -14,8 +14,8 @@ from typing import Any
 import torch
 
 ACTING = 3 / 8
-"""Share of the multiprocessors that acting has for itself. With half of an H200's, cuBLAS cannot launch some products
-of the update on the rest."""
+"""Share of the multiprocessors that acting has for itself. With half of an H200's, cuBLAS fails in the
+update, which has the rest."""
 GROUP = 8
 """Multiprocessors that cannot be divided. The driver rounds up to whole groups: three eighths of 132 would be 56."""
 

@@ -12,7 +12,7 @@ from torch import Tensor
 from rnd.envs.interface import VectorEnv
 
 HOST_STEPS = 16_384
-"""Steps, all environments counted, that the random agent's frames wait for on the host: 115 MB of Atari frames."""
+"""Environment steps that the host buffer holds on their way to a GPU: 115 MB of Atari frames."""
 
 
 def random_actions(env: VectorEnv, random: np.random.Generator) -> np.ndarray:
@@ -25,8 +25,8 @@ def random_actions(env: VectorEnv, random: np.random.Generator) -> np.ndarray:
     return random.integers(0, action.sizes if action.kind == "multi_discrete" else action.sizes[0], shape)
 
 
-class RandomPlay:
-    """The random agent: plays up to `steps` steps of all environments per call. Resets them first."""
+class RandomAgent:
+    """Plays up to `steps` steps of all environments per call of `play`. Resets them when it is made."""
 
     def __init__(self, env: VectorEnv, random: np.random.Generator, steps: int, device: torch.device):
         self.env, self.random = env, random
@@ -41,7 +41,7 @@ class RandomPlay:
             self.host_obs = torch.empty(self.part, *shape, dtype=dtype, pin_memory=pin)
             self.host_rewards = torch.empty(self.part, env.num_envs, pin_memory=pin)
 
-    def __call__(self, steps: int) -> tuple[Tensor, Tensor]:
+    def play(self, steps: int) -> tuple[Tensor, Tensor]:
         """Observations [T, N, X] after each step, and rewards [T, N]; overwritten by the next call."""
         for start in range(0, steps, self.part):
             stop = min(start + self.part, steps)

@@ -39,7 +39,7 @@ from rnd.normalize import ReturnScaler, batch_moments
 from rnd.overlap import OverlappedCollector
 from rnd.policy import make_policy
 from rnd.ppo import Learner
-from rnd.random_agent import RandomPlay
+from rnd.random_agent import RandomAgent
 from rnd.record import generators
 from rnd.record.episodes import EpisodeStats
 from rnd.record.metrics import Row
@@ -220,9 +220,9 @@ class Trainer:
             return
         if uses_graphs(self.config, self.device):
             self._compiling = in_background(self.compile, self.device)
-        play = RandomPlay(self.env, self.random, chunk, self.device)
+        agent = RandomAgent(self.env, self.random, chunk, self.device)
         for start in range(0, total, chunk):
-            obs_TNX, rewards_TN = play(min(chunk, total - start))
+            obs_TNX, rewards_TN = agent.play(min(chunk, total - start))
             for obs in obs_TNX.split(steps_per_chunk(self.device, self.env.num_envs)):
                 if self.bonus.random_start:
                     self.bonus.observe(obs)

@@ -76,8 +76,8 @@ def measure(config: Config, limit: float) -> list[Start]:
         environment = os.environ | {variable: str(Path(name, variable.lower())) for variable in CACHES}
         starts = []
         for cache in ("empty", "filled"):
-            run = replace(config, out=name, name=cache, writers="none")
-            starts.append(Start(config.env.num_envs, cache, seconds_to_start(run, environment, limit)))
+            named = replace(config, out=name, name=cache, writers="none")
+            starts.append(Start(config.env.num_envs, cache, seconds_to_start(named, environment, limit)))
             # The run was stopped after its first iteration, perhaps before its game was translated.
             translate = [sys.executable, "-m", "rnd.envs.native.translation", rom_of(config.env.id)]
             subprocess.run(translate, env=environment, capture_output=True, check=False)

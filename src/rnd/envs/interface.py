@@ -133,7 +133,7 @@ class VectorEnv(ABC):
         """Write what only the statistics of episodes need, if `_recv` has not."""
 
     def _play(self, actions_TN: np.ndarray, obs_TNX: np.ndarray, rewards_TN: np.ndarray) -> None:
-        """Steps with given actions, into arrays of the caller. Faster where nothing is done between two steps."""
+        """`play`; a subclass that can take many steps at once does so."""
         groups = list(enumerate(self.groups))
         for g, rows in groups:
             self.send(g, actions_TN[0, rows])
@@ -222,8 +222,8 @@ class VectorEnv(ABC):
         return Step(view["obs"], view["reward"], torch.cat([part.done for part in parts]), info)
 
     def play(self, actions_TN: np.ndarray, obs_TNX: Tensor, rewards_TN: Tensor) -> None:
-        """T steps of all environments with actions that were chosen before, for agents that do not look. Writes
-        observations and rewards. No statistics of episodes are kept, so that `reset` must come next, or `play`."""
+        """T steps of all environments, open loop: with actions that do not depend on the observations. Writes
+        observations and rewards. Episode statistics are not kept: the next call must be `reset`, or `play`."""
         self._play(actions_TN, obs_TNX.numpy(), rewards_TN.numpy())
 
     def state_dict(self) -> dict[str, np.ndarray]:

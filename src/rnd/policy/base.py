@@ -70,7 +70,7 @@ class ActorCritic(Policy):
     def __init__(self, torso: nn.Module, size: int, action: ActionSpec, image: bool, gru: nn.Module | None = None):
         super().__init__()
         self.image, self.torso, self.gru = image, torso, gru
-        self.reads_bytes = isinstance(next(torso.children(), None), AtariTorso)
+        self.reads_uint8 = isinstance(next(torso.children(), None), AtariTorso)
         self.policy_branch, self.value_branch = Residual(size), Residual(size)
         continuous = action.kind == "continuous"
         self.logits = linear(size, action.sizes[0] if continuous else logits_size(action), gain=0.01)
@@ -84,7 +84,7 @@ class ActorCritic(Policy):
         return self.heads_over_time(self.features(obs_TNX.flatten(0, 1)), *obs_TNX.shape[:2])
 
     def features(self, obs_BX: Tensor) -> Tensor:
-        if self.image and not self.reads_bytes:
+        if self.image and not self.reads_uint8:
             obs_BX = pixels(obs_BX)
         features: Tensor = self.torso(obs_BX)
         return features

@@ -162,11 +162,12 @@ def test_the_torso_uses_the_kernels_where_it_is_on_a_gpu(monkeypatch):
 
 
 def test_elsewhere_and_for_images_that_need_gradients_it_is_pytorchs_layers(monkeypatch):
-    torso = AtariTorso(1, 3, nn.LeakyReLU, negative_slope=0.2)
-    x = torch.randn(2, 1, 84, 84)
+    torso = AtariTorso(1, 3, nn.LeakyReLU, negative_slope=0.2).to(DEVICE)
+    x = torch.randn(2, 1, 84, 84, device=DEVICE)
+    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)
+    torso.fused = False
     expected = torso(x)
     torso.fused = True
-    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)
     assert torch.equal(torso(x), expected)
     monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", True)
     assert torch.autograd.grad(torso(x.requires_grad_()).sum(), x)[0].any()

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from typing import Any
 
 import torch
 
-from rnd import partition
 from rnd.graphs import WARM_UP, copy_tensors_, set_device, tensors_in
+from rnd.partition import Part, parts
 from rnd.rollout import Collector
 from rnd.transitions import Rollout
 
@@ -43,10 +42,10 @@ class OverlappedCollector:
         """The copy that is learned from; its tensors are always the same."""
         device = collector.device
         self._pool = ThreadPoolExecutor(1, "collector", initializer=set_device, initargs=(device,))
-        self._acting: torch.cuda.Stream | None = None
-        self._learning: torch.cuda.Stream | None = None
+        self._acting: Part | None = None
+        self._learning: Part | None = None
         if device.type == "cuda":
-            self._acting, self._learning = partition.streams(device)
+            self._acting, self._learning = parts(device)
 
     def start(self) -> None:
         self.inner.start()
@@ -122,23 +121,10 @@ class OverlappedCollector:
 
     def learner_stream(self) -> AbstractContextManager[None]:
         """Where learning from the rollout is launched."""
-        return on_stream(self._learning)
+        return self._learning.use() if self._learning else nullcontext()
 
     def _collect(self) -> Rollout:
         """The host does not wait for the last kernels: learning is launched after them. The pinned host buffers are
         written again after the first policy step of the next rollout, and so after they were copied."""
-        with on_stream(self._acting):
+        with self._acting.use() if self._acting else nullcontext():
             return self.inner.collect()
-
-
-@contextmanager
-def on_stream(stream: torch.cuda.Stream | None) -> Iterator[None]:
-    """Launch on `stream`, ordered after earlier and before later work of the current stream."""
-    if stream is None:
-        yield
-        return
-    outside = torch.cuda.current_stream()
-    stream.wait_stream(outside)
-    with torch.cuda.stream(stream):
-        yield
-    outside.wait_stream(stream)

@@ -8,20 +8,58 @@ once.
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
 ACTING = 3 / 8
-"""Share of the multiprocessors that acting has for itself. With half of an H200's, cuBLAS fails in the
-update, which has the rest."""
+"""Share of the multiprocessors that acting has for itself."""
 GROUP = 8
-"""Multiprocessors that cannot be divided. The driver rounds up to whole groups: three eighths of 132 would be 56."""
+"""Multiprocessors that are not divided between the parts. Thread block clusters of this size run in both of them: the
+driver promises that for groups that it was asked for, but not for what is left over alone."""
 
 SM_RESOURCE = 1
 NON_BLOCKING = 1
 DEFAULT_STREAM = 1
+ALL = 0
+"""cuBLAS's word for all multiprocessors."""
+
+
+class Part(NamedTuple):
+    """Some of a GPU's multiprocessors."""
+
+    stream: torch.cuda.Stream
+    multiprocessors: int = ALL
+    cublas: ctypes.CDLL | None = None
+    """None: the part is the whole GPU."""
+
+    @contextmanager
+    def use(self) -> Iterator[None]:
+        """Launch on this part, ordered after earlier and before later work of the current stream."""
+        outside = torch.cuda.current_stream()
+        self.stream.wait_stream(outside)
+        with torch.cuda.stream(self.stream), self._told_to_cublas():
+            yield
+        outside.wait_stream(self.stream)
+
+    @contextmanager
+    def _told_to_cublas(self) -> Iterator[None]:
+        """cuBLAS chooses kernels for all multiprocessors of the device unless it is told otherwise, and some of them
+        cannot be launched on fewer (CUBLAS_STATUS_EXECUTION_FAILED). A handle belongs to a thread, so the backward pass
+        stays in this one."""
+        if self.cublas is None:
+            yield
+            return
+        handle = ctypes.c_void_p(torch.cuda.current_blas_handle())
+        _check(self.cublas.cublasSetSmCountTarget(handle, ctypes.c_int(self.multiprocessors)))
+        try:
+            with torch.autograd.set_multithreading_enabled(False):
+                yield
+        finally:
+            _check(self.cublas.cublasSetSmCountTarget(handle, ctypes.c_int(ALL)))
 
 
 class Resource(ctypes.Structure):
@@ -35,47 +73,76 @@ class Resource(ctypes.Structure):
     ]
 
 
-def streams(device: torch.device, acting: float = ACTING) -> tuple[torch.cuda.Stream, torch.cuda.Stream]:
-    """A stream for acting and one for learning, on separate multiprocessors where the driver can (CUDA 12.5), and
+def parts(device: torch.device, acting: float = ACTING) -> tuple[Part, Part]:
+    """A part for acting and one for learning, with separate multiprocessors where the driver can (CUDA 12.5), and
     with acting first in any case."""
     try:
         return _split(device, acting)
-    except (OSError, AttributeError, DriverError):
-        return torch.cuda.Stream(device, priority=-1), torch.cuda.Stream(device)
+    except (OSError, AttributeError, LibraryError):
+        return Part(torch.cuda.Stream(device, priority=-1)), Part(torch.cuda.Stream(device))
 
 
-class DriverError(Exception):
-    """A driver call failed."""
+class LibraryError(Exception):
+    """A call of the CUDA driver or of cuBLAS failed, or a GPU is too small for two parts."""
 
 
 @cache
-def _split(device: torch.device, acting: float) -> tuple[torch.cuda.Stream, torch.cuda.Stream]:
+def _split(device: torch.device, acting: float) -> tuple[Part, Part]:
     """Made once per process: a driver has few such contexts, and it is unknown when the last tensor has left one."""
     torch.cuda.synchronize(device)  # the primary context exists
-    driver = ctypes.CDLL("libcuda.so.1")
+    driver, cublas = ctypes.CDLL("libcuda.so.1"), _cublas()
     number = torch.cuda.current_device() if device.index is None else device.index
     handle = ctypes.c_int()
     _check(driver.cuDeviceGet(ctypes.byref(handle), ctypes.c_int(number)))
-    whole, small, large = Resource(), Resource(), Resource()
+    small, large = _share(*_groups(driver, handle), acting)
+
+    def part(resources: list[Resource], priority: int) -> Part:
+        stream = torch.cuda.ExternalStream(_stream(driver, handle, resources, priority), device)
+        return Part(stream, sum(x.multiprocessors for x in resources), cublas)
+
+    return part(small, priority=-1), part(large, priority=0)
+
+
+def _cublas() -> ctypes.CDLL:
+    """The library that PyTorch has loaded."""
+    library = ctypes.CDLL(f"libcublas.so.{str(torch.version.cuda).partition('.')[0]}")
+    if not hasattr(library, "cublasSetSmCountTarget"):
+        raise LibraryError("cuBLAS is too old to be told of a part")
+    return library
+
+
+def _groups(driver: Any, handle: Any) -> tuple[list[Resource], Resource]:
+    """All whole groups of a GPU's multiprocessors, and those that are left over."""
+    whole, rest = Resource(), Resource()
     _check(driver.cuDeviceGetDevResource(handle, ctypes.byref(whole), ctypes.c_int(SM_RESOURCE)))
-    groups, wanted = ctypes.c_uint(1), ctypes.c_uint(max(GROUP, int(whole.multiprocessors * acting) // GROUP * GROUP))
-    pointers = [ctypes.byref(x) for x in (small, groups, whole, large)]
-    _check(driver.cuDevSmResourceSplitByCount(*pointers, ctypes.c_uint(0), wanted))
-    return _stream(driver, handle, small, device, priority=-1), _stream(driver, handle, large, device, priority=0)
+    number = ctypes.c_uint(whole.multiprocessors // GROUP)
+    groups = (Resource * number.value)()
+    outputs = groups, ctypes.byref(number)
+    inputs = ctypes.byref(whole), ctypes.byref(rest), ctypes.c_uint(0), ctypes.c_uint(GROUP)
+    _check(driver.cuDevSmResourceSplitByCount(*outputs, *inputs))
+    return list(groups)[: number.value], rest  # the driver sets the number that it made
 
 
-def _stream(driver: Any, handle: Any, part: Resource, device: torch.device, priority: int) -> torch.cuda.Stream:
+def _share(groups: list[Resource], rest: Resource, acting: float) -> tuple[list[Resource], list[Resource]]:
+    """What acting gets, and what learning gets: the rest is too small for a part of its own."""
+    whole = sum(x.multiprocessors for x in groups) + rest.multiprocessors
+    number = max(1, int(whole * acting) // GROUP)
+    if number >= len(groups):
+        raise LibraryError("too few multiprocessors for two parts")
+    return groups[:number], [*groups[number:], *([rest] if rest.multiprocessors else [])]
+
+
+def _stream(driver: Any, handle: Any, resources: list[Resource], priority: int) -> int:
     description, context, stream = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_void_p()
-    _check(driver.cuDevResourceGenerateDesc(ctypes.byref(description), ctypes.byref(part), ctypes.c_uint(1)))
+    array = (Resource * len(resources))(*resources)
+    _check(driver.cuDevResourceGenerateDesc(ctypes.byref(description), array, ctypes.c_uint(len(resources))))
     _check(driver.cuGreenCtxCreate(ctypes.byref(context), description, handle, ctypes.c_uint(DEFAULT_STREAM)))
-    _check(
-        driver.cuGreenCtxStreamCreate(
-            ctypes.byref(stream), context, ctypes.c_uint(NON_BLOCKING), ctypes.c_int(priority)
-        )
-    )
-    return torch.cuda.ExternalStream(stream.value, device)
+    flags = ctypes.c_uint(NON_BLOCKING), ctypes.c_int(priority)
+    _check(driver.cuGreenCtxStreamCreate(ctypes.byref(stream), context, *flags))
+    assert stream.value is not None
+    return stream.value
 
 
 def _check(code: int) -> None:
     if code != 0:
-        raise DriverError(code)
+        raise LibraryError(f"error {code}")

@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from rnd.bench import start
+from rnd.bench.progress import Progress
 from rnd.cli import dispatch
 from rnd.errors import RunError, UserError
 from rnd.record import zoo
@@ -24,11 +25,23 @@ def test_learner(capsys):
     flags = ["--num-envs", "4", "--rollout-steps", "4", "--repeats", "1", "--precision", "float32", "--device", "cpu"]
     bonuses = ["rnd", "snd-v", "snd-vic", "drnd", "noveld"]
     assert dispatch(["bench", "learner", *flags, "--json", "--bonus", *bonuses]) == 0
-    results = json.loads(capsys.readouterr().out)
+    out, progress = capsys.readouterr()
+    results = json.loads(out)
     assert [result["bonus"] for result in results] == bonuses
-    for result in results:
+    for number, (line, result) in enumerate(zip(progress.splitlines(), results, strict=True), 1):
+        shown = f"{number} of 5: {result['bonus']}, 4 environments, float32 ... {result['milliseconds']:,.1f} ms"
+        assert line.startswith(shown) and (" left" in line) == (number < 5)
         assert result["num_envs"] == 4
         assert result["frames_per_second"] == pytest.approx(4 * 4 * 4 / (result["milliseconds"] / 1e3))
+
+
+def test_a_measurement_that_fails_leaves_the_line_to_its_error(capsys):
+    progress = Progress(2)
+    assert progress("one", lambda: 1, str) == 1
+    with pytest.raises(KeyError):
+        progress("another", lambda: {}["key"], str)
+    first, second = capsys.readouterr().err.splitlines()
+    assert first.startswith("1 of 2: one ... 1; about 0:00:00 left") and second == "2 of 2: another ... "
 
 
 def test_train_prints_limits_and_shares(capsys):

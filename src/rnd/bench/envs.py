@@ -16,11 +16,13 @@ import statistics
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from functools import partial
 from typing import Literal
 
 import numpy as np
 from rich.console import Console
 
+from rnd.bench.progress import Progress
 from rnd.envs import native
 from rnd.envs.factories import rom_of
 from rnd.envs.interface import VectorEnv
@@ -79,8 +81,13 @@ def run(options: Options, console: Console) -> int:
     """Measure and print; returns the exit code."""
     if options.exactness:
         return exactness(options, console)
-    sizes = itertools.product(chosen_games(options), options.num_envs)
-    results = [result for game, num_envs in sizes for result in measure(options, game, num_envs)]
+    sizes = list(itertools.product(chosen_games(options), options.num_envs))
+    progress = Progress(len(sizes))
+    results = [
+        result
+        for game, num_envs in sizes
+        for result in progress(f"{game}, {num_envs} environments", partial(measure, options, game, num_envs), fastest)
+    ]
     if options.json:
         threads = options.workers or cores()
         print(json.dumps({"threads": threads, "results": [dataclasses.asdict(r) for r in results]}, indent=2))
@@ -90,6 +97,10 @@ def run(options: Options, console: Console) -> int:
         ratio = f", {r.ratio:.3f} x {BASELINE}" if r.candidate != BASELINE else ""
         console.print(f"{speed}{ratio} ({r.backend})", highlight=False, soft_wrap=True)
     return 0
+
+
+def fastest(results: list[Result]) -> str:
+    return f"{max(r.frames_per_second for r in results):,.0f} frames/s"
 
 
 def exactness(options: Options, console: Console) -> int:

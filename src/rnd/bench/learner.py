@@ -10,6 +10,7 @@ import gc
 import json
 import time
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from itertools import product
 from typing import Literal
 
@@ -18,6 +19,7 @@ from rich.console import Console
 from rich.table import Table
 
 from rnd.bench.options import BenchOptions
+from rnd.bench.progress import Progress
 from rnd.bench.synthetic import SyntheticAtari
 from rnd.config import Config
 from rnd.envs.registry import on_gpu
@@ -57,12 +59,14 @@ class LearnerSpeed:
 
 def run(options: Options, console: Console) -> int:
     """The whole bench; the exit code."""
-    results = []
     sizes = options.num_envs or ((128, 1024) if on_gpu(options.device) else (16,))
     paths = (True, False) if options.plain else (True,)
-    for num_envs, precision, fast, bonus in product(sizes, options.precision, paths, options.bonus):
-        config = options.config(num_envs, precision=precision, fast=fast, bonus=bonus)
-        results.append(measure(config, repeats=options.repeats))
+    configs = [
+        options.config(num_envs, precision=precision, fast=fast, bonus=bonus)
+        for num_envs, precision, fast, bonus in product(sizes, options.precision, paths, options.bonus)
+    ]
+    progress = Progress(len(configs))
+    results = [progress(title(c), partial(measure, c, options.repeats), in_milliseconds) for c in configs]
     if options.json:
         print(json.dumps([asdict(result) for result in results], indent=2))
         return 0
@@ -74,6 +78,14 @@ def run(options: Options, console: Console) -> int:
         table.add_row(r.bonus, str(r.num_envs), r.precision, path, *values)
     console.print(table)
     return 0
+
+
+def title(config: Config) -> str:
+    return f"{config.bonus}, {config.env.num_envs} environments, {config.precision}{'' if config.fast else ', plain'}"
+
+
+def in_milliseconds(speed: LearnerSpeed) -> str:
+    return f"{speed.milliseconds:,.1f} ms per update"
 
 
 def measure(config: Config, repeats: int | None = None) -> LearnerSpeed:

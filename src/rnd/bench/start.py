@@ -13,12 +13,14 @@ import sys
 import tempfile
 import time
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
 
 from rnd.bench.options import BenchOptions
+from rnd.bench.progress import Progress
 from rnd.config import Config
 from rnd.envs.factories import rom_of
 from rnd.envs.registry import on_gpu
@@ -59,7 +61,8 @@ def run(options: Options, console: Console) -> int:
     """The whole bench; the exit code."""
     sizes = options.num_envs or ((128,) if on_gpu(options.device) else (16,))
     configs = [options.config(num_envs, options.game, overlap=options.overlap) for num_envs in sizes]
-    starts = [start for config in configs for start in measure(config, options.limit)]
+    progress = Progress(2 * len(configs))
+    starts = [start for config in configs for start in measure(config, options.limit, progress)]
     if options.json:
         print(json.dumps([asdict(start) for start in starts], indent=2))
         return 0
@@ -70,14 +73,19 @@ def run(options: Options, console: Console) -> int:
     return 0
 
 
-def measure(config: Config, limit: float) -> list[Start]:
+def measure(config: Config, limit: float, progress: Progress) -> list[Start]:
     """A start with empty caches, and one with what the first has left there."""
     with tempfile.TemporaryDirectory(prefix="rnd-bench-start-") as name:
         environment = os.environ | {variable: str(Path(name, variable.lower())) for variable in CACHES}
         starts = []
         for cache in ("empty", "filled"):
             named = replace(config, out=name, name=cache, writers="none")
-            starts.append(Start(config.env.num_envs, cache, seconds_to_start(named, environment, limit)))
+            seconds = progress(
+                f"{config.env.num_envs} environments, caches {cache}",
+                partial(seconds_to_start, named, environment, limit),
+                lambda seconds: f"{seconds:.1f} s",
+            )
+            starts.append(Start(config.env.num_envs, cache, seconds))
             # The run was stopped after its first iteration, perhaps before its game was translated.
             translate = [sys.executable, "-m", "rnd.envs.native.translation", rom_of(config.env.id)]
             subprocess.run(translate, env=environment, capture_output=True, check=False)

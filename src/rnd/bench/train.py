@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from itertools import islice
 from typing import Literal
 
@@ -22,8 +23,10 @@ from torch import Tensor
 
 from rnd import envs
 from rnd.bench.envs import player
+from rnd.bench.learner import in_milliseconds
 from rnd.bench.learner import measure as measure_learner
 from rnd.bench.options import BenchOptions
+from rnd.bench.progress import Progress
 from rnd.config import Config
 from rnd.envs.native_envs import NativeEnvs
 from rnd.envs.registry import on_gpu
@@ -96,7 +99,8 @@ def run(options: Options, console: Console) -> int:
     """The whole bench; the exit code."""
     gpu = on_gpu(options.device)
     sizes = options.num_envs or ((128,) if gpu else (16,))
-    results = [measure(options, num_envs, options.iterations or (24 if gpu else 3)) for num_envs in sizes]
+    progress = Progress(3 * len(sizes))
+    results = [measure(options, num_envs, options.iterations or (24 if gpu else 3), progress) for num_envs in sizes]
     if options.json:
         print(json.dumps([asdict(result) for result in results], indent=2))
         return 0
@@ -112,19 +116,22 @@ def run(options: Options, console: Console) -> int:
     return 0
 
 
-def measure(options: Options, num_envs: int, iterations: int) -> TrainSpeed:
+def measure(options: Options, num_envs: int, iterations: int, progress: Progress) -> TrainSpeed:
+    def trained(overlap: bool) -> list[Turn]:
+        return list(turns(replace(config, overlap=overlap), policy, alone, iterations))
+
     emulator = {"backend": options.backend, "workers": options.workers, "translate": options.translate}
     config = options.config(num_envs, options.game, emulator, precision=options.precision)
     policy = trained_policy(options.agent, config) if options.agent else {}
     with closing(envs.make(config)) as env:  # first: what cannot be made is refused before anything is measured
-        learner = measure_learner(config)
+        learner = progress(f"{num_envs} environments, learner alone", partial(measure_learner, config), in_milliseconds)
         if isinstance(env, NativeEnvs):
             env.finish_translation()
         backend = env.spec.backend
         env.reset()
         alone = player(env)
-        synchronous = list(turns(config, policy, alone, iterations))
-        overlapped = list(turns(replace(config, overlap=True), policy, alone, iterations))
+        synchronous = progress(f"{num_envs} environments, synchronous", partial(trained, False), in_frames)
+        overlapped = progress(f"{num_envs} environments, overlapped", partial(trained, True), in_frames)
     laps = [lap for turn in synchronous for lap in turn.laps]
     total = sum(lap["seconds"] for lap in laps)
     return TrainSpeed(
@@ -132,12 +139,20 @@ def measure(options: Options, num_envs: int, iterations: int) -> TrainSpeed:
         backend,
         statistics.median(turn.emulator_alone for turn in (*synchronous, *overlapped)),
         learner.frames_per_second,
-        statistics.median(turn.training for turn in synchronous),
-        statistics.median(turn.training for turn in overlapped),
+        training_speed(synchronous),
+        training_speed(overlapped),
         statistics.median(t.training / min(t.emulator_alone, learner.frames_per_second) for t in overlapped),
         {name: sum(lap[name] for lap in laps) / total for name in SHARES},
         learner.peak_gigabytes,
     )
+
+
+def training_speed(turns: list[Turn]) -> float:
+    return statistics.median(turn.training for turn in turns)
+
+
+def in_frames(turns: list[Turn]) -> str:
+    return f"{training_speed(turns):,.0f} frames/s"
 
 
 def trained_policy(name: str, config: Config) -> dict[str, Tensor]:

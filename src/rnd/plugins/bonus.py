@@ -1,9 +1,9 @@
 """`rnd.Bonus`: the intrinsic reward of the paper's agent, for a loop of your own.
 
-The networks are those of `rnd.bonus`, the scale is `rnd.normalize.ReturnScaler`: what `rnd train` uses itself. This
-file only turns batches of your observations into transitions, and keeps them until the next update.
+The networks are those of `rnd.bonus`, the scale is `rnd.normalize.ReturnScaler`: what `rnd train` uses itself. Here
+batches of your observations become steps (`rnd.plugins.steps`), which are kept until the next update.
 
-Legend: T steps, N environments, X the shape of one encoded observation, M minibatches.
+Legend: T steps, N environments.
 """
 
 from __future__ import annotations
@@ -11,9 +11,8 @@ from __future__ import annotations
 import copy
 import dataclasses
 import math
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -21,20 +20,12 @@ from torch import Tensor
 from rnd.bonus import make_bonus
 from rnd.components import BONUSES
 from rnd.config import BonusOptions, Config, EnvConfig, open_options
-from rnd.envs.spec import ActionSpec, EnvSpec
 from rnd.errors import UserError
 from rnd.graphs import channels_last, find_device
 from rnd.normalize import ReturnScaler
 from rnd.plugins.episodes import EpisodeMemory
-from rnd.plugins.spaces import (
-    ActionEncoder,
-    ObservationEncoder,
-    as_array,
-    as_tensor,
-    first_leaf,
-    space_from_dict,
-    space_to_dict,
-)
+from rnd.plugins.spaces import as_array, like, space_from_dict, space_to_dict
+from rnd.plugins.steps import StepEncoder, Steps, joined
 from rnd.ppo import NonFiniteLossError, laid_out_like
 from rnd.record import trust
 from rnd.record.about import misfit
@@ -42,7 +33,6 @@ from rnd.record.checkpoint import pack, unpack
 from rnd.record.export import read_tensors, write_tensors
 from rnd.record.files import understood
 from rnd.trainer import draw_seed
-from rnd.transitions import Transitions, steps_per_chunk
 
 FORMAT, CARD = 1, "rnd.bonus"
 MOST_PENDING = 2**31
@@ -51,25 +41,6 @@ MOST_PENDING = 2**31
 
 anywhere = torch.inference_mode(False)
 """Environments are stepped without gradients, also in inference mode, whose tensors no update could read."""
-
-
-class Steps(NamedTuple):
-    """Transitions that were observed, encoded: what the next update trains on."""
-
-    next_obs: Tensor
-    """[T, N, X]."""
-    valid: Tensor
-    """[T, N]: False where the step is no transition."""
-    raw: Tensor
-    scaled: Tensor
-    obs: Tensor | None
-    """[T, N, X] or [T, N, S, X]; None where the bonus reads s_{t+1} alone."""
-    actions: Tensor | None
-    first_visit: Tensor | None
-    """[T, N]; None where the bonus does not read it."""
-
-    def part(self, steps: slice | Tensor, rows: slice = slice(None)) -> Steps:
-        return Steps._make(None if x is None else x[steps, rows] for x in self)
 
 
 class Bonus:
@@ -138,16 +109,13 @@ class Bonus:
             raise UserError(f"update_every must be 1 or more, not {update_every}; None: you call update()")
         self.config, self.update_every = config, update_every
         self.observation_space, self.action_space = observation_space, action_space
-        self.encoder = ObservationEncoder(observation_space)
+        self.device = torch.device(find_device(config.device))
         kind = BONUSES.load(config.bonus)
         self.reads_action: bool = kind.reads_action
         self.reads_obs: bool = kind.reads_obs or kind.reads_action
-        if self.reads_action and action_space is None:
-            raise UserError(f"the bonus {config.bonus} reads actions: give it action_space=env.action_space")
-        self._encode_actions = ActionEncoder(action_space) if self.reads_action else None
-        self.device = torch.device(find_device(config.device))
-        action = self._encode_actions.spec if self._encode_actions else ActionSpec("discrete", (1,))
-        self.spec = EnvSpec(config.env.id, self.encoder.spec, action)
+        spaces = observation_space, action_space
+        self.encoder = StepEncoder(config.bonus, *spaces, self.reads_obs, self.reads_action, self.device)
+        self.spec = self.encoder.spec(config.env.id)
         if saved is not None and (problem := misfit(config, self.spec, {"bonus": saved}, ("bonus",))):
             raise UserError(f"it {problem}")
         with torch.random.fork_rng(devices=[]):  # the caller's random numbers stay as they are
@@ -197,7 +165,7 @@ class Bonus:
     def warm_up(self, observations: Any) -> None:
         """Add observations (any number, any leading shape) to the statistics, as those of the paper's random agent."""
         if self.module.random_start and not self.frozen:
-            self.module.observe(self._encoded(observations))
+            self.module.observe(self.encoder.encoded(observations))
 
     @anywhere
     def score(self, next_obs: Any, obs: Any = None, actions: Any = None) -> Any:
@@ -206,8 +174,8 @@ class Bonus:
         `obs` and `actions` are read by `dynamics` and `snd-vic` alone, `obs` by `noveld` too: here it takes every
         visit for the first of its episode."""
         lead = self.encoder.lead(next_obs)
-        steps = self._steps(next_obs, obs, actions, lead if len(lead) == 2 else (1, math.prod(lead)))
-        return self._like(next_obs, self._chunked(self.module.score, steps).float().reshape(lead))
+        steps = self.encoder(next_obs, obs, actions, lead if len(lead) == 2 else (1, math.prod(lead)))
+        return like(next_obs, steps.chunked(self.module.score).float().reshape(lead))
 
     @anywhere
     def observe(self, next_obs: Any, obs: Any = None, actions: Any = None, valid: Any = None, done: Any = None) -> Any:
@@ -226,16 +194,16 @@ class Bonus:
             n = self.num_envs
             raise UserError(f"observe() reads ({n}, ...) or (T, {n}, ...) for {n} environments, not {lead}")
         shape = lead if len(lead) == 2 else (1, *lead)
-        steps = self._steps(next_obs, obs, actions, shape, valid)
+        steps = self.encoder(next_obs, obs, actions, shape, valid)
         steps = steps._replace(first_visit=self._first_visits(steps, done))
-        raw_TN = self._chunked(self.module.score, steps).float()
+        raw_TN = steps.chunked(self.module.score).float()
         if self.frozen:
             scaled_TN = self.scaler.scale(raw_TN, steps.valid)
         else:
             first = shape[0] == 1 and float(self.scaler.moments.count) < 1
             scaled_TN = self.scaler(raw_TN, None if valid is None else steps.valid) * (not first)
             self._keep(steps._replace(raw=raw_TN, scaled=scaled_TN))
-        return self._like(next_obs, scaled_TN.reshape(lead))
+        return like(next_obs, scaled_TN.reshape(lead))
 
     def freeze(self, frozen: bool = True) -> None:
         """From now on (or until `freeze(False)`) rewards change nothing: for evaluation."""
@@ -306,12 +274,10 @@ class Bonus:
         """Epochs over minibatches of whole environments, in a fixed order; returns the mean loss."""
         assert self.optimizer is not None
         config, size = self.config, self.num_envs // self.config.minibatches
-        targets = self._chunked(self.module.targets, steps)
+        targets = steps.chunked(self.module.targets)
         groups = [slice(start, start + size) for start in range(0, self.num_envs, size)]
         parts = [steps.part(slice(None), rows) for rows in groups]
-        batches = [
-            (self._transitions(p), targets[:, r].flatten(0, 1)[None]) for p, r in zip(parts, groups, strict=True)
-        ]
+        batches = [(p.transitions(), targets[:, r].flatten(0, 1)[None]) for p, r in zip(parts, groups, strict=True)]
         draws = torch.rand(config.epochs, *steps.raw.shape, generator=self.generator, device=self.device)
         total = torch.zeros((), device=self.device)
         for draw_TN in draws:
@@ -326,64 +292,6 @@ class Bonus:
                 self.optimizer.step()
                 total += loss.detach()
         return float(total) / (config.epochs * config.minibatches)
-
-    # --- transitions ---------------------------------------------------------------------------
-
-    def _steps(self, next_obs: Any, obs: Any, actions: Any, shape: tuple[int, ...], valid: Any = None) -> Steps:
-        """Encoded transitions of T steps."""
-        encoded = self._encoded(next_obs)
-        # A copy: environments reuse their buffers.
-        encoded = encoded.reshape(*shape, *self.encoder.spec.shape).clone()
-        before = taken = None
-        if self._encode_actions is not None:
-            if obs is None or actions is None:
-                raise UserError(f"the bonus {self.name} reads s_t and a_t: give it obs=... and actions=... too")
-            stacks = self.encoder.stacks(obs).to(self.device)
-            before = stacks.reshape(*shape, *stacks.shape[len(self.encoder.lead(obs)) :]).clone()
-            taken = self._encode_actions(actions, shape).to(self.device)
-        elif self.reads_obs:
-            if obs is None:
-                raise UserError(f"the bonus {self.name} reads s_t: give it obs=... too")
-            before = self._encoded(obs).reshape(*shape, *self.encoder.spec.shape).clone()
-        none = torch.zeros(shape, device=self.device)
-        mask = torch.ones_like(none, dtype=torch.bool)
-        if valid is not None:
-            mask = as_tensor(valid).to(self.device, torch.bool).reshape(shape)
-        return Steps(encoded, mask, none, none, before, taken, None)
-
-    def _encoded(self, obs: Any) -> Tensor:
-        """Observations as the networks read them. Refuses numbers that would stay in the statistics for ever."""
-        encoded = self.encoder(obs).to(self.device)
-        if encoded.is_floating_point() and not bool(torch.isfinite(encoded).all()):
-            where = (~torch.isfinite(encoded)).nonzero()[0].tolist()
-            raise UserError(f"the observation at {where} (leading shape, component) is NaN or infinite")
-        return encoded
-
-    def _transitions(self, steps: Steps) -> Transitions:
-        """Steps [T, N] as single transitions, in the order of the steps."""
-        next_obs = steps.next_obs.flatten(0, 1)
-        taken = torch.zeros(len(next_obs), dtype=torch.int64, device=self.device)
-        if steps.actions is not None:
-            taken = steps.actions.flatten(0, 1)
-        if steps.obs is not None:
-            visit = None if steps.first_visit is None else steps.first_visit.flatten()[None]
-            return dataclasses.replace(Transitions.pairs(steps.obs.flatten(0, 1), taken, next_obs), first_visit=visit)
-        # s_t is not read: the same memory again
-        frames = next_obs.expand(2, *next_obs.shape)
-        age = torch.zeros(2, len(next_obs), dtype=torch.int8, device=self.device)
-        return Transitions(frames, age, taken[None], 1)
-
-    def _chunked(self, function: Callable[[Transitions], Tensor], steps: Steps) -> Tensor:
-        """`function` of the transitions, [T, N, ...], in the same portions as the trainer's."""
-        total, envs = steps.raw.shape
-        size = steps_per_chunk(self.device, envs)
-        parts = [function(self._transitions(steps.part(slice(t, t + size)))) for t in range(0, total, size)]
-        return torch.cat([part[0].unflatten(0, (-1, envs)) for part in parts])
-
-    def _like(self, given: Any, values: Tensor) -> Any:
-        """An array for arrays, a tensor on their device for tensors."""
-        leaf = first_leaf(given)
-        return values.to(leaf.device) if isinstance(leaf, Tensor) else values.cpu().numpy()
 
     # --- state ---------------------------------------------------------------------------------
 
@@ -465,9 +373,3 @@ class Bonus:
             bonus.load_state_dict(state)
             bonus.notes = dict(card["notes"])
         return bonus
-
-
-def joined(pending: list[Steps]) -> Steps:
-    """All steps, one after the other."""
-    columns = zip(*pending, strict=True)
-    return Steps._make(None if parts[0] is None else torch.cat(parts) for parts in columns)

@@ -161,11 +161,11 @@ def replace_rows(obs: Any, rows: dict[int, Any]) -> Any:
     return changed
 
 
-def first_leaf(values: Any) -> Any:
-    """One array or tensor of an observation that may be a dictionary or tuple of them."""
-    while isinstance(values, dict | tuple):
-        values = next(iter(values.values())) if isinstance(values, dict) else values[0]
-    return values
+def like(given: Any, values: Tensor) -> Any:
+    """An array where the observations `given` are arrays, a tensor on their device where they are tensors."""
+    while isinstance(given, dict | tuple):
+        given = next(iter(given.values())) if isinstance(given, dict) else given[0]
+    return values.to(given.device) if isinstance(given, Tensor) else values.cpu().numpy()
 
 
 # --- spaces as plain data --------------------------------------------------------------------------

@@ -31,6 +31,7 @@ constexpr Pair kPairs[15] = {
     {M0, P0, 0}, {M0, P1, 1}, {M1, P1, 2},  {M1, P0, 3},  {P0, BL, 4},  {P0, PF, 5},  {P1, BL, 6},  {P1, PF, 7},
     {M0, BL, 8}, {M0, PF, 9}, {M1, BL, 10}, {M1, PF, 11}, {BL, PF, 13}, {M0, M1, 14}, {P0, P1, 15},
 };
+constexpr u16 kAllLatches = 0xFFFF;
 // Which latches a set of visible objects can set.
 struct PossibleTable {
     u16 latches[1 << kObjects];

@@ -91,13 +91,13 @@ constexpr int write_delay(unsigned reg, i32 cycle) {
     auto line_cycle = [cycle] { return static_cast<int>(static_cast<u32>(cycle) % kCyclesPerLine); };
     auto line_clock = [&] { return line_cycle() * 3; };
     if (is_plain(reg)) tia.shadow[reg] = value;
-    auto advance_to_effect = [&] { advance(bus, clock + write_delay(reg, cycle)); };
-    // `objects`: those that look different afterwards; none where a vertical delay holds the value back.
-    auto set = [&](u8& value, u8 to, unsigned objects) __attribute__((always_inline)) {
+    auto effect = [&] { return clock + write_delay(reg, cycle); };
+    // `shown`: the object looks different afterwards; false where a vertical delay holds the value back.
+    auto set = [&](u8& value, u8 to, Object object, bool shown = true) __attribute__((always_inline)) {
         if (value == to) return;
-        if (objects) advance_to_effect();
+        if (shown) advance_where(bus, effect(), [&](int x0, int x1) { return reaches(tia, object, x0, x1); });
         value = to;
-        if (objects) changed(bus, objects);
+        if (shown) changed(bus, 1u << object);
     };
     // `objects`: those that have this colour. While none of them is shown, the picture stays the same.
     auto colour = [&](u8& reg, unsigned objects) __attribute__((always_inline)) {
@@ -125,7 +125,7 @@ constexpr int write_delay(unsigned reg, i32 cycle) {
             break;
         }
         case VBLANK:
-            if ((value ^ tia.VBLANK) & 2) advance_to_effect();
+            if ((value ^ tia.VBLANK) & 2) advance(bus, effect());
             tia.VBLANK = value;
             if (!bus.screen) look_ahead(bus);
             break;
@@ -133,7 +133,7 @@ constexpr int write_delay(unsigned reg, i32 cycle) {
         case NUSIZ1: {
             const int n = static_cast<int>(reg) - NUSIZ0;
             if (tia.NUSIZ[n] == value && !tia.suppress[n]) break;
-            advance_to_effect();
+            advance(bus, effect());
             tia.NUSIZ[n] = value;
             tia.suppress[n] = 0;
             changed(bus, 1u << (P0 + n) | 1u << (M0 + n));
@@ -147,7 +147,11 @@ constexpr int write_delay(unsigned reg, i32 cycle) {
             tia.COLUBK = value & 0xFE;
             break;
         case CTRLPF:
-            set(tia.CTRLPF, value, 1u << BL);
+            if (tia.CTRLPF != value) {
+                advance(bus, clock);
+                tia.CTRLPF = value;
+                changed(bus, 1u << BL);
+            }
             // The right half's direction is fixed when it starts.
             if (line_clock() < kHblankClocks + 79 && tia.reflected != (value & 1)) {
                 advance(bus, clock);
@@ -155,11 +159,19 @@ constexpr int write_delay(unsigned reg, i32 cycle) {
             }
             if (!bus.screen) look_ahead(bus);
             break;
-        case REFP0: set(tia.REFP[0], value >> 3 & 1, 1u << P0); break;
-        case REFP1: set(tia.REFP[1], value >> 3 & 1, 1u << P1); break;
+        case REFP0: set(tia.REFP[0], value >> 3 & 1, P0); break;
+        case REFP1: set(tia.REFP[1], value >> 3 & 1, P1); break;
         case PF0:
         case PF1:
-        case PF2: set(tia.PF[reg - PF0], reg == PF0 ? value & 0xF0 : value, 1u << PF); break;
+        case PF2: {
+            const int n = static_cast<int>(reg) - PF0;
+            const u8 to = n == 0 ? value & 0xF0 : value;
+            if (tia.PF[n] == to) break;
+            advance_where(bus, effect(), [&](int x0, int x1) { return playfield_reaches(tia, n, x0, x1); });
+            tia.PF[n] = to;
+            changed(bus, 1u << PF);
+            break;
+        }
         case RESP0:
         case RESP1: {
             const int n = static_cast<int>(reg) - RESP0;
@@ -176,7 +188,7 @@ constexpr int write_delay(unsigned reg, i32 cycle) {
         }
         case RESM0:
         case RESM1:
-            advance_to_effect();
+            advance(bus, effect());
             reset_position(M0 + static_cast<int>(reg) - RESM0, 2, 4);
             break;
         case RESBL:
@@ -184,25 +196,25 @@ constexpr int write_delay(unsigned reg, i32 cycle) {
             reset_position(BL, 2, 4);
             break;
         case GRP0:
-            set(tia.GRP[0], value, tia.VDELP[0] ? 0 : 1u << P0);
-            set(tia.old_GRP[1], tia.GRP[1], tia.VDELP[1] ? 1u << P1 : 0);
+            set(tia.GRP[0], value, P0, !tia.VDELP[0]);
+            set(tia.old_GRP[1], tia.GRP[1], P1, tia.VDELP[1]);
             break;
         case GRP1:
-            set(tia.GRP[1], value, tia.VDELP[1] ? 0 : 1u << P1);
-            set(tia.old_GRP[0], tia.GRP[0], tia.VDELP[0] ? 1u << P0 : 0);
-            set(tia.old_ENABL, tia.ENABL, tia.VDELBL ? 1u << BL : 0);
+            set(tia.GRP[1], value, P1, !tia.VDELP[1]);
+            set(tia.old_GRP[0], tia.GRP[0], P0, tia.VDELP[0]);
+            set(tia.old_ENABL, tia.ENABL, BL, tia.VDELBL);
             break;
-        case ENAM0: set(tia.ENAM[0], value >> 1 & 1, 1u << M0); break;
-        case ENAM1: set(tia.ENAM[1], value >> 1 & 1, 1u << M1); break;
-        case ENABL: set(tia.ENABL, value >> 1 & 1, tia.VDELBL ? 0 : 1u << BL); break;
+        case ENAM0: set(tia.ENAM[0], value >> 1 & 1, M0); break;
+        case ENAM1: set(tia.ENAM[1], value >> 1 & 1, M1); break;
+        case ENABL: set(tia.ENABL, value >> 1 & 1, BL, !tia.VDELBL); break;
         case HMP0:
         case HMP1:
         case HMM0:
         case HMM1:
         case HMBL: tia.HM[static_cast<int>(reg) - HMP0] = value & 0xF0; break;
-        case VDELP0: set(tia.VDELP[0], value & 1, 1u << P0); break;
-        case VDELP1: set(tia.VDELP[1], value & 1, 1u << P1); break;
-        case VDELBL: set(tia.VDELBL, value & 1, 1u << BL); break;
+        case VDELP0: set(tia.VDELP[0], value & 1, P0); break;
+        case VDELP1: set(tia.VDELP[1], value & 1, P1); break;
+        case VDELBL: set(tia.VDELBL, value & 1, BL); break;
         case RESMP0:
         case RESMP1: {
             const int n = static_cast<int>(reg) - RESMP0;
@@ -218,15 +230,17 @@ constexpr int write_delay(unsigned reg, i32 cycle) {
             break;
         }
         case HMOVE: {
-            advance(bus, clock);
-            update_comb(bus);
             const int strobe = line_cycle();
+            // Most programs strobe HMOVE on every line, and move objects on few. The comb alone does not matter to collisions.
+            const bool moves = tia.HM[0] | tia.HM[1] | tia.HM[2] | tia.HM[3] | tia.HM[4] || kHmove.distance[strobe][0] != 0;
+            const bool comb_alone = !moves && !(tia.suppress[0] | tia.suppress[1]);
+            if (bus.screen || !comb_alone) advance(bus, clock);
+            update_comb(bus, clock > bus.at ? clock : bus.at);
             if (strobe <= 20) tia.hmove_blank = kBlankThisLine;
             if (strobe == 75) tia.hmove_blank = kBlankNextLine;
+            if (comb_alone) break;
             lift_suppression(tia);
-            // Most programs strobe HMOVE on every line, and move objects on few.
-            const bool all_rest = !(tia.HM[0] | tia.HM[1] | tia.HM[2] | tia.HM[3] | tia.HM[4]) && kHmove.distance[strobe][0] == 0;
-            for (int object = 0; !all_rest && object < 5; ++object) {
+            for (int object = 0; moves && object < 5; ++object) {
                 const int distance = kHmove.distance[strobe][tia.HM[object] >> 4];
                 if (distance == 0) continue;
                 move(tia, object, distance);
@@ -240,7 +254,9 @@ constexpr int write_delay(unsigned reg, i32 cycle) {
             std::memset(tia.shadow + HMP0, 0, 5 * sizeof tia.shadow[0]);
             break;
         case CXCLR:
-            advance(bus, clock);
+            tia.collision = kAllLatches;  // nothing is looked for that is forgotten at once
+            if (!bus.screen) look_ahead(bus);
+            advance_collisions(bus, clock);
             tia.collision = 0;
             tia.line_is_collided = 0;
             if (!bus.screen) look_ahead(bus);
@@ -263,7 +279,7 @@ inline u8 tia_read(Bus& bus, u8 address, u8 data_bus) {
     bus.touched = m.cycle;
     bus.touched_register = WSYNC;
     if (reg < 8) {
-        advance(bus, m.cycle * 3);
+        advance_collisions(bus, m.cycle * 3);
         return static_cast<u8>((m.tia.collision >> 2 * reg & 3) << 6 | noise);
     }
     switch (reg) {

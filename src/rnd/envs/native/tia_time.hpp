@@ -1,6 +1,6 @@
 // The TIA's time. A line is advanced lazily, up to the colour clock of the write or read that needs it: collisions are ANDs of
-// masks, pixels are blends by mask. On a frame that nobody will see, time is one number, and lines are looked at only while a
-// new collision is possible.
+// masks, pixels are blends by mask. A write needs only what it changes, and a read of a collision no pixels. On a frame that
+// nobody will see, time is one number, and lines are looked at only while a new collision is possible.
 #pragma once
 
 #include "tia_objects.hpp"
@@ -15,6 +15,7 @@ struct Bus {
     u8* reached = nullptr;  // with RND_RECORDING: `Reached` of every place
     i32 touched = -1;       // the cycle of the frame at which the program last wrote or read a register of the TIA,
     u8 touched_register = 0;  // and which one it wrote
+    i32 collided = 0;  // of a frame that is seen: the clock of the line up to which collisions are done, if they are ahead of pixels
     // Of a frame that is not seen:
     i32 at = 0;         // colour clocks that are done, counted as in `advance`
     i32 comb_line = 0;  // the line at which `hmove_blank` is up to date
@@ -52,7 +53,8 @@ inline void collide(Tia& tia, unsigned visible, int x0, int x1) {
     auto note = [&](bool changed) { *bus.changed_rows |= static_cast<u64>(changed) << row / kRowsPerGroup; };
     if (tia.VBLANK & 2) return note(blank(pixels, x0, x1));
     refresh_masks(tia);
-    collide(tia, tia.visible, x0, x1);
+    const int c0 = bus.collided - kHblankClocks > x0 ? bus.collided - kHblankClocks : x0;
+    if (c0 < x1) collide(tia, tia.visible, c0, x1);
     // Objects collide under the comb too, but are not seen there.
     if (tia.hmove_blank == kBlankThisLine && x0 < 8) {
         const int end = x1 < 8 ? x1 : 8;
@@ -132,13 +134,85 @@ inline void advance(Bus& bus, i32 clock) {
         end_line(tia, tia.line);
         tia.hmove_blank = comb_after(tia.hmove_blank, tia.line, tia.line + 1);
         ++tia.line;
-        tia.clock = 0;
+        tia.clock = bus.collided = 0;
         target -= kClocksPerLine;
     }
     if (target > tia.clock) {
         if (target > kHblankClocks) segment(bus, tia.clock, target);
         tia.clock = target;
     }
+}
+
+// The lines before that of `clock`, on a frame that is seen. Returns the clock of the line.
+inline i32 advance_lines(Bus& bus, i32 clock) {
+    const Tia& tia = bus.m.tia;
+    const i32 target = clock - tia.line * kClocksPerLine;
+    if (target < kClocksPerLine) return target;
+    advance(bus, clock - static_cast<i32>(static_cast<u32>(target) % kClocksPerLine));
+    return clock - tia.line * kClocksPerLine;
+}
+
+// Brings collisions up to `clock`. The pixels of its line may wait.
+inline void advance_collisions(Bus& bus, i32 clock) {
+    if (!bus.screen) return advance(bus, clock);
+    Tia& tia = bus.m.tia;
+    const i32 target = advance_lines(bus, clock);
+    const i32 from = tia.clock > bus.collided ? tia.clock : bus.collided;
+    if (target <= from) return;
+    bus.collided = target;
+    if (target <= kHblankClocks || tia.VBLANK & 2 || !is_visible_line(tia.line)) return;
+    refresh_masks(tia);
+    collide(tia, tia.visible, from > kHblankClocks ? from - kHblankClocks : 0, target - kHblankClocks);
+}
+
+// ---- changes that show in a part of the line alone ----
+
+// Like `advance`, before a change that can be seen only where `shows(x0, x1)`: pixels of the line of `clock` that look the same
+// before and after it may wait.
+template <typename Shows>
+[[gnu::always_inline]] inline void advance_where(Bus& bus, i32 clock, Shows&& shows) {
+    Tia& tia = bus.m.tia;
+    auto shown = [&](i32 from, i32 to) {
+        const int x0 = from > kHblankClocks ? from - kHblankClocks : 0, x1 = to - kHblankClocks;
+        return x0 < x1 && shows(x0, x1);
+    };
+    if (bus.screen) {
+        const i32 target = advance_lines(bus, clock);
+        if (shown(tia.clock, target)) advance(bus, clock);
+    } else if (!bus.open) {
+        advance(bus, clock);
+    } else if (clock > bus.at) {
+        const i32 start = clock - static_cast<i32>(static_cast<u32>(clock) % kClocksPerLine);
+        advance(bus, start);
+        if (shown(bus.at - start, clock - start)) advance(bus, clock);
+    }
+}
+
+// Whether pixels [x0, x1) have one of `width` pixels from `first` on. What leaves the line on the right comes in on the left.
+inline bool overlaps(int first, int width, int x0, int x1) {
+    int gap = first - x0;
+    if (gap < 0) gap += kScreenWidth;
+    if (gap >= kScreenWidth) gap -= kScreenWidth;
+    return gap < x1 - x0 || gap + width > kScreenWidth;
+}
+
+// Whether pixels [x0, x1) can show an object, whatever its graphics and size.
+inline bool reaches(const Tia& tia, Object object, int x0, int x1) {
+    constexpr int kLargest = 8;  // of a missile, and of the ball
+    if (object == BL) return overlaps(tia.position[BL], kLargest, x0, x1);
+    const Copies& copies = kCopies[tia.NUSIZ[object & 1] & 7];
+    const int width = object <= P1 ? (8 << copies.scale) + 1 : kLargest;  // wide players start one clock later
+    for (int i = 0; i < copies.count; ++i)
+        if (overlaps(tia.position[object] + copies.offset[i], width, x0, x1)) return true;
+    return false;
+}
+
+// The same for register n of the playfield.
+inline bool playfield_reaches(const Tia& tia, int n, int x0, int x1) {
+    constexpr u8 kEdge[4] = {0, 16, 48, 80};
+    auto within = [&](int first, int end) { return x0 < end && x1 > first; };
+    if (within(kEdge[n], kEdge[n + 1])) return true;
+    return tia.reflected ? within(kScreenWidth - kEdge[n + 1], kScreenWidth - kEdge[n]) : within(80 + kEdge[n], 80 + kEdge[n + 1]);
 }
 
 // ---- frames that are not seen: from line and clock to one number, and back ----
@@ -165,15 +239,15 @@ inline void begin_unseen(Bus& bus) {
     look_ahead(bus);
 }
 
-inline void update_comb(Bus& bus) {
+inline void update_comb(Bus& bus, i32 clock) {
     if (bus.screen) return;
-    const i32 line = bus.at / kClocksPerLine;
+    const i32 line = clock / kClocksPerLine;
     bus.m.tia.hmove_blank = comb_after(bus.m.tia.hmove_blank, bus.comb_line, line);
     bus.comb_line = line;
 }
 
 inline void end_unseen(Bus& bus) {
-    update_comb(bus);
+    update_comb(bus, bus.at);
     bus.m.tia.line = bus.at / kClocksPerLine;
     bus.m.tia.clock = bus.at % kClocksPerLine;
 }

@@ -11,6 +11,8 @@
 
 namespace rnd::atari::RND_TARGET {
 
+constexpr unsigned kAllObjects = (1u << kObjects) - 1;
+
 // Row x has the bits below x set.
 struct BelowTable {
     Row row[kScreenWidth + 1];
@@ -84,8 +86,27 @@ inline u16 collisions(const Row* mask, unsigned wanted, int x0, int x1) {
     return static_cast<u16>(bits);
 }
 
-// Each half of the playfield has the colour and the priority of its player.
-inline bool shows_score(const Tia& tia) { return (tia.CTRLPF & 6) == 2; }
+// Which of `objects` are shown by their registers, wherever that is.
+inline unsigned live_objects(const Tia& tia, unsigned objects) {
+    unsigned live = 0;
+    auto test = [&](Object object, auto&& shown) {
+        if (objects >> object & 1) live |= static_cast<unsigned>(shown() != 0) << object;
+    };
+    test(P0, [&] { return tia.VDELP[0] ? tia.old_GRP[0] : tia.GRP[0]; });
+    test(P1, [&] { return tia.VDELP[1] ? tia.old_GRP[1] : tia.GRP[1]; });
+    test(M0, [&] { return tia.ENAM[0] && !tia.RESMP[0]; });
+    test(M1, [&] { return tia.ENAM[1] && !tia.RESMP[1]; });
+    test(BL, [&] { return tia.VDELBL ? tia.old_ENABL : tia.ENABL; });
+    test(PF, [&] { return tia.PF[0] | tia.PF[1] | tia.PF[2]; });
+    return live;
+}
+
+// Each half of the playfield has the colour and the priority of its player. With the playfield's own priority, in ale-py, only
+// while nothing else is shown.
+inline bool score_depends_on_objects(const Tia& tia) { return (tia.CTRLPF & 6) == 6; }
+inline bool shows_score(const Tia& tia) {
+    return (tia.CTRLPF & 6) == 2 || (score_depends_on_objects(tia) && live_objects(tia, kAllObjects) == 1u << PF);
+}
 
 // Which of 64 pixels have the colours of the playfield and the players; the later ones cover the earlier.
 struct Paint {

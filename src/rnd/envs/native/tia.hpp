@@ -180,8 +180,8 @@ constexpr int write_delay(unsigned reg, i32 cycle) {
             const PlayerPhase phase = player_phase(tia, n, to);
             advance(bus, phase == PlayerPhase::kDrawing ? clock + 11 : clock);
             tia.position[P0 + n] = static_cast<u8>(to);
-            // At clock 0 the end of the last line is still to come, and lifts the suppression.
-            tia.suppress[n] = phase == PlayerPhase::kDrawing || (phase == PlayerPhase::kElsewhere && hpos != 0);
+            // At clock 0 the end of the last line is still to come, where it has one, and lifts the suppression.
+            tia.suppress[n] = phase == PlayerPhase::kDrawing || (phase == PlayerPhase::kElsewhere && (hpos != 0 || !has_end(cycle / kCyclesPerLine - 1)));
             if (tia.suppress[n]) tia.shadow[NUSIZ0 + n] = kNeverEqual;
             changed(bus, 1u << (P0 + n));
             break;

@@ -12,8 +12,6 @@ inline void mark_stale(Tia& tia, unsigned objects) {
     tia.line_is_collided = 0;
 }
 
-constexpr unsigned kAllObjects = (1u << kObjects) - 1;
-
 // The copies that NUSIZ asks for. Multiplying an object's bits by `near` and `far` repeats them at 0, 16 and 32 pixels and
 // at 64; the second entry leaves out the first copy.
 struct Copies {

@@ -77,9 +77,12 @@ inline void lift_suppression(Tia& tia) {
     mark_stale(tia, 1u << P0 | 1u << P1);
 }
 
-// In ale-py a line outside the picture has no end: what lasts until the end of a line then lasts until that of the first row.
+// In ale-py neither a line outside the picture nor its last row has an end: what lasts until the end of a line then lasts until
+// that of the first row.
+inline bool has_end(i32 line) { return is_visible_line(line) && is_visible_line(line + 1); }
+
 inline void end_line(Tia& tia, i32 line) {
-    if (!is_visible_line(line)) return;
+    if (!has_end(line)) return;
     set_reflection(tia);
     lift_suppression(tia);
 }
@@ -174,7 +177,7 @@ template <typename Shows>
     Tia& tia = bus.m.tia;
     auto shown = [&](i32 from, i32 to) {
         const int x0 = from > kHblankClocks ? from - kHblankClocks : 0, x1 = to - kHblankClocks;
-        return x0 < x1 && shows(x0, x1);
+        return x0 < x1 && (score_depends_on_objects(tia) || shows(x0, x1));
     };
     if (bus.screen) {
         const i32 target = advance_lines(bus, clock);
@@ -216,20 +219,6 @@ inline bool playfield_reaches(const Tia& tia, int n, int x0, int x1) {
 }
 
 // ---- frames that are not seen: from line and clock to one number, and back ----
-
-inline unsigned live_objects(const Tia& tia, unsigned objects) {
-    unsigned live = 0;
-    auto test = [&](Object object, auto&& shown) {
-        if (objects >> object & 1) live |= static_cast<unsigned>(shown() != 0) << object;
-    };
-    test(P0, [&] { return tia.VDELP[0] ? tia.old_GRP[0] : tia.GRP[0]; });
-    test(P1, [&] { return tia.VDELP[1] ? tia.old_GRP[1] : tia.GRP[1]; });
-    test(M0, [&] { return tia.ENAM[0] && !tia.RESMP[0]; });
-    test(M1, [&] { return tia.ENAM[1] && !tia.RESMP[1]; });
-    test(BL, [&] { return tia.VDELBL ? tia.old_ENABL : tia.ENABL; });
-    test(PF, [&] { return tia.PF[0] | tia.PF[1] | tia.PF[2]; });
-    return live;
-}
 
 inline void begin_unseen(Bus& bus) {
     const Tia& tia = bus.m.tia;

@@ -10,6 +10,7 @@ import pytest
 
 from rnd.bench import envs
 from rnd.commands.bench import main
+from rnd.envs import native
 from rnd.errors import UserError
 
 
@@ -34,6 +35,24 @@ def test_frames_are_counted_alike(monkeypatch):
             assert play(3) == steps * 2 * 4 / 4  # environments, frames per step, seconds
     finally:
         env.close()
+
+
+def test_rows_of_the_comparison_are_printed_as_they_come():
+    if not native.available():
+        pytest.skip(native.why_unavailable())
+    from rnd.envs.native.exactness import GameResult, print_rows
+
+    lines = []
+
+    def results():
+        for game, mismatches in (("pitfall", {}), ("venture", {"ram": 2})):
+            yield GameResult(game, frames=1_000, mismatches=mismatches, first_mismatch="frame 7", seconds=0.5)
+            assert lines[-1].startswith(f"| {game} | 1,000 |")
+
+    assert not print_rows(results(), lines.append)
+    assert lines[1].endswith("| none | 2,000 |") and lines[2].endswith("| {'ram': 2}, first: frame 7 | 2,000 |")
+    lines.clear()
+    assert print_rows([GameResult("pitfall")], lines.append)
 
 
 def test_unknown_names():

@@ -23,6 +23,7 @@ import numpy as np
 from rich.console import Console
 
 from rnd.bench.progress import Progress
+from rnd.console import say
 from rnd.envs import native
 from rnd.envs.factories import rom_of
 from rnd.envs.interface import VectorEnv
@@ -108,17 +109,16 @@ def exactness(options: Options, console: Console) -> int:
     if not native.available():
         console.print(f"no native core to compare with ale-py: {native.why_unavailable()}", highlight=False)
         return 1
-    from rnd.envs.native.exactness import run_exactness, table
+    from rnd.envs.native.exactness import print_rows, run_exactness
     from rnd.envs.native.translation import NotTranslatedError
 
     supported = native.supported_games()
     roms = supported if "all" in options.games else [rom_named(game, supported) for game in options.games]
+    results = run_exactness(roms, options.frames, jobs=options.workers or cores(), translate=options.translate)
     try:
-        results = run_exactness(roms, options.frames, jobs=options.workers or cores(), translate=options.translate)
+        return 0 if print_rows(results, partial(say, console)) else 1
     except NotTranslatedError as error:
         raise UserError(f"{error}; nearest: --no-translate, which compares the interpreter") from error
-    console.print(table(results), highlight=False, soft_wrap=True)
-    return 0 if all(result.exact for result in results) else 1
 
 
 def rom_named(game: str, supported: Sequence[str]) -> str:

@@ -165,7 +165,7 @@ def test_a_program_may_hang_for_long(tmp_path: Path) -> None:
 
 
 NUSIZ0, NUSIZ1, COLUP0, COLUP1, GRP0, GRP1, ENAM0, ENAM1, ENABL = 0x04, 0x05, 0x06, 0x07, 0x1B, 0x1C, 0x1D, 0x1E, 0x1F
-VDELP0, VDELP1, VDELBL = 0x25, 0x26, 0x27
+RESP1, RESM0, RESBL, VDELP0, VDELP1, VDELBL = 0x11, 0x12, 0x14, 0x25, 0x26, 0x27
 SHOWN = {
     "player 0": (COLUP0, {GRP0: 0xA5}),
     "player 1": (COLUP1, {GRP1: 0xA5}),
@@ -215,8 +215,9 @@ def test_score_and_priority(control: int, tmp_path: Path) -> None:
     colours = (
         store(COLUP0, 0x46) + store(COLUP1, 0x86) + store(COLUPF, 0x1E) + store(CTRLPF, control) + store(PF1, 0xA5)
     )
+    places = lines(1) + bytes([0xEA]) * 24 + bytes([0x85, RESP1, 0x85, RESM0, 0x85, RESBL])  # right of the first writes
     order = [(ENAM0, 2), (ENAM0, 0), (GRP1, 0xFF), (GRP1, 0), (ENABL, 2), (COLUP0, 0x44), (ENABL, 0), (COLUPF, 0x2A)]
-    program = frame(colours + store(PF1, 0xA5) + lines(60) + at_times(order * 5) + lines(60))
+    program = frame(colours + store(PF1, 0xA5) + places + lines(60) + at_times(order * 5) + lines(60))
     assert_same_frames(*both(program, tmp_path), [NOOP] * 4)
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import argparse
 import json
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass, field
 from functools import partial
@@ -157,28 +157,36 @@ def run_exactness(
     jobs: int = 1,
     simd: str = "auto",
     translate: bool = False,
-) -> list[GameResult]:
-    """The comparison of each game over `frames` raw frames; with `translate`, of its translation."""
+) -> Iterator[GameResult]:
+    """The comparison of one game after the other over `frames` raw frames; with `translate`, of its translation."""
     if not available():
         raise RuntimeError(why_unavailable())
     names = list(games) if games else list(supported_games())
     one = partial(compare_game, frames=frames, seed=seed, simd=simd, translate=translate)
     if jobs == 1:
-        return [one(game) for game in names]
+        yield from map(one, names)
+        return
     with ProcessPoolExecutor(jobs) as pool:
-        return list(pool.map(one, names))
+        yield from pool.map(one, names)
 
 
-def table(results: Sequence[GameResult]) -> str:
-    """The results as a Markdown table."""
-    lines = [
-        "| game | frames | episodes | mismatches | frames/s of the comparison |",
-        "| --- | ---: | ---: | --- | ---: |",
-    ]
-    for r in results:
-        found = "none" if r.exact else f"{r.mismatches}, first: {r.first_mismatch}"
-        lines.append(f"| {r.game} | {r.frames:,} | {r.episodes:,} | {found} | {r.frames / max(r.seconds, 1e-9):,.0f} |")
-    return "\n".join(lines)
+HEADER = "| game | frames | episodes | mismatches | frames/s of the comparison |\n| --- | ---: | ---: | --- | ---: |"
+"""Of a Markdown table of results."""
+
+
+def row(r: GameResult) -> str:
+    found = "none" if r.exact else f"{r.mismatches}, first: {r.first_mismatch}"
+    return f"| {r.game} | {r.frames:,} | {r.episodes:,} | {found} | {r.frames / max(r.seconds, 1e-9):,.0f} |"
+
+
+def print_rows(results: Iterable[GameResult], line: Callable[[str], object] = print) -> bool:
+    """Print a table of the results, each as soon as it is there; returns whether all are exact."""
+    line(HEADER)
+    exact = True
+    for result in results:
+        line(row(result))
+        exact &= result.exact
+    return exact
 
 
 def main() -> int:
@@ -192,8 +200,11 @@ def main() -> int:
     parser.add_argument("--json", action="store_true", help="print the results as JSON")
     args = parser.parse_args()
     results = run_exactness(args.games, args.frames, args.seed, args.jobs, args.simd, args.translate)
-    print(json.dumps([asdict(r) for r in results], indent=2) if args.json else table(results))
-    return 0 if all(r.exact for r in results) else 1
+    if not args.json:
+        return 0 if print_rows(results) else 1
+    found = list(results)
+    print(json.dumps([asdict(r) for r in found], indent=2))
+    return 0 if all(r.exact for r in found) else 1
 
 
 if __name__ == "__main__":

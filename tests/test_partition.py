@@ -1,4 +1,4 @@
-"""Two parts of a GPU: who gets which multiprocessors, and what cuBLAS is told of it."""
+"""Two parts of a GPU: who gets which multiprocessors, and the limit that cuBLAS gets."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ def test_a_gpu_that_is_too_small_has_no_parts(groups, rest, share):
 
 
 class Library:
-    """Stands in for cuBLAS; remembers what each handle was told."""
+    """Stands in for cuBLAS; records the limit of each handle."""
 
     def __init__(self):
-        self.told = []
+        self.limits = []
 
     def cublasSetSmCountTarget(self, handle, count):
-        self.told.append((handle.value, count.value))
+        self.limits.append((handle.value, count.value))
         return 0
 
 
@@ -57,20 +57,20 @@ class Stream:
         pass
 
 
-def test_cublas_is_told_of_a_part_and_of_its_end(monkeypatch):
+def test_cublas_has_the_limit_of_a_part_while_it_is_used(monkeypatch):
     monkeypatch.setattr(torch.cuda, "current_stream", Stream)
     monkeypatch.setattr(torch.cuda, "stream", lambda _: contextlib.nullcontext())
     monkeypatch.setattr(torch.cuda, "current_blas_handle", threading.get_ident)
     library, here = Library(), threading.get_ident()
     part = Part(Stream(), 48, library)
     with part.use():
-        assert library.told == [(here, 48)]
-    assert library.told == [(here, 48), (here, ALL)]
+        assert library.limits == [(here, 48)]
+    assert library.limits == [(here, 48), (here, ALL)]
     with pytest.raises(KeyError), part.use():
         raise KeyError
-    assert library.told[2:] == [(here, 48), (here, ALL)]
+    assert library.limits[2:] == [(here, 48), (here, ALL)]
     with Part(Stream()).use():
-        assert len(library.told) == 4
+        assert len(library.limits) == 4
 
 
 @cuda
@@ -91,7 +91,7 @@ def test_products_of_any_size_run_on_a_part(share, monkeypatch):
 
 
 @cuda
-def test_the_backward_pass_is_told_too():
+def test_the_backward_pass_has_the_limit_too():
     """Its products run on a thread of their own unless they are kept."""
     threads = []
     x = torch.ones(2, device="cuda", requires_grad=True)

@@ -25,7 +25,7 @@ SM_RESOURCE = 1
 NON_BLOCKING = 1
 DEFAULT_STREAM = 1
 ALL = 0
-"""cuBLAS's word for all multiprocessors."""
+"""cuBLAS's value for no limit."""
 
 
 class Part(NamedTuple):
@@ -41,15 +41,15 @@ class Part(NamedTuple):
         """Launch on this part, ordered after earlier and before later work of the current stream."""
         outside = torch.cuda.current_stream()
         self.stream.wait_stream(outside)
-        with torch.cuda.stream(self.stream), self._told_to_cublas():
+        with torch.cuda.stream(self.stream), self._limited_cublas():
             yield
         outside.wait_stream(self.stream)
 
     @contextmanager
-    def _told_to_cublas(self) -> Iterator[None]:
-        """cuBLAS chooses kernels for all multiprocessors of the device unless it is told otherwise, and some of them
-        cannot be launched on fewer (CUBLAS_STATUS_EXECUTION_FAILED). A handle belongs to a thread, so the backward pass
-        stays in this one."""
+    def _limited_cublas(self) -> Iterator[None]:
+        """Without a limit cuBLAS chooses kernels for all multiprocessors of the device, and some of them cannot be
+        launched on fewer (CUBLAS_STATUS_EXECUTION_FAILED). A cuBLAS handle belongs to one thread, so autograd runs the
+        backward pass in this one."""
         if self.cublas is None:
             yield
             return
@@ -107,7 +107,7 @@ def _cublas() -> ctypes.CDLL:
     """The library that PyTorch has loaded."""
     library = ctypes.CDLL(f"libcublas.so.{str(torch.version.cuda).partition('.')[0]}")
     if not hasattr(library, "cublasSetSmCountTarget"):
-        raise LibraryError("cuBLAS is too old to be told of a part")
+        raise LibraryError("cuBLAS is too old for a limit")
     return library
 
 

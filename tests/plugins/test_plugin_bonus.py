@@ -134,6 +134,20 @@ def test_the_callers_random_numbers_stay_as_they_are():
     assert torch.equal(torch.rand(3), expected)
 
 
+@pytest.mark.parametrize("name", ["rnd", "noveld", "dynamics"])
+def test_observations_are_copied(name):
+    """Environments write the next observation into the same tensor."""
+    space = spaces.Box(0, 255, (4, 84, 84), np.uint8)
+    bonus = rnd.Bonus(name, space, num_envs=2, action_space=spaces.Discrete(2), device="cpu")
+    obs, next_obs = (torch.full((2, 4, 84, 84), value, dtype=torch.uint8) for value in (1, 2))
+    bonus.observe(next_obs, obs, np.array([0, 1]), done=np.zeros(2, bool))
+    for written in (obs, next_obs):
+        written.fill_(7)
+    (steps,) = bonus._pending
+    assert steps.next_obs.unique().tolist() == [2]
+    assert steps.obs is None or 7 not in steps.obs
+
+
 def test_steps_that_are_no_transitions_count_for_nothing():
     """Rows that are masked give the same bonus as rows that are not there."""
     space, rng = SPACES["vector"], np.random.default_rng(0)

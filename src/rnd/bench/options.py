@@ -1,4 +1,4 @@
-"""What `rnd bench learner` and `rnd bench train` have in common: their flags, and the config that they measure."""
+"""What `rnd bench learner`, `start` and `train` have in common: their flags, and the config that they measure."""
 
 from __future__ import annotations
 

@@ -31,6 +31,7 @@ PAPER = {"RND": "cnn", "PPO": "none"}
 """Rows of table 1 and the agents beside which they are drawn."""
 LABELS = {
     "cnn": "RND, CNN",
+    "cnn-s3": "RND, CNN, seed 3",
     "cnn-synchronous": "RND, CNN, synchronous",
     "gru": "RND, GRU",
     "snd-v": "SND-V, CNN",
@@ -70,12 +71,12 @@ def main() -> int:
     options = parser.parse_args()
     long = "montezuma"
     panels = [
-        panel(long, f"{SIX_GAMES[long]}, long runs", options.results, ("cnn", "cnn-synchronous")),
+        panel(long, f"{SIX_GAMES[long]}, long runs", options.results, ("cnn", "cnn-s3", "cnn-synchronous")),
         panel(long, f"{SIX_GAMES[long]}, all agents", options.results, last=BEGINNING),
     ]
     others = {**SIX_GAMES, "freeway": "Freeway"}
     panels += [panel(game, title, options.results) for game, title in others.items() if game != long]
-    picture = Picture("curves", "Agents in results/, one seed each", tuple(panels), columns=3)
+    picture = Picture("curves", "Agents in results/, one line per seed", tuple(panels), columns=3)
     with tempfile.TemporaryDirectory() as folder:
         png, _, _ = draw(picture, Path(folder))
         shutil.copyfile(png, options.picture)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import warnings
 from dataclasses import replace
 
 import pytest
@@ -48,6 +49,16 @@ def test_graphs_and_compilation_equal_the_plain_path(changes):
         for name, value in other.items():
             if value is not None:
                 assert row[name] == pytest.approx(value, rel=rel, abs=abs_), (name, row["iteration"])
+
+
+@pytest.mark.parametrize(("module", "shown"), [("torch._inductor.compile_fx", 0), ("rnd.own", 1), ("torch.nn", 1)])
+def test_warnings_of_the_compiler_alone_are_ignored(module, shown):
+    """With `--precision float32` it recommends TF32."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        graphs.prepare_compiler()
+        warnings.warn_explicit("TF32 is not enabled", UserWarning, "file.py", 1, module=module)
+    assert len(caught) == shown
 
 
 @cuda

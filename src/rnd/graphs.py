@@ -11,6 +11,7 @@ import dataclasses
 import functools
 import sys
 import threading
+import warnings
 from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any, Generic, ParamSpec, TypeVar, cast
@@ -162,12 +163,19 @@ def compiled(function: F, config: Config, device: torch.device) -> F:
 
     @functools.cache
     def compiled_once() -> Callable[..., Any]:
-        from torch._dynamo import config as compiler
-
-        compiler.recompile_limit = max(compiler.recompile_limit, MOST_VARIANTS)
+        prepare_compiler()
         return torch.compile(function, dynamic=False)
 
     return cast(F, lambda *args: compiled_once()(*args))
+
+
+def prepare_compiler() -> None:
+    """Settings of PyTorch's compiler."""
+    from torch._dynamo import config as compiler
+
+    compiler.recompile_limit = max(compiler.recompile_limit, MOST_VARIANTS)
+    # They are about PyTorch's own code, or about TF32 where `--precision float32` was chosen.
+    warnings.filterwarnings("ignore", module=r"torch\._inductor\.")
 
 
 def in_background(function: Callable[[], None], device: torch.device) -> Future[None]:

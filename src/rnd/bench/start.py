@@ -25,8 +25,8 @@ from rnd.config import Config
 from rnd.envs.factories import rom_of
 from rnd.envs.registry import on_gpu
 from rnd.errors import RunError
+from rnd.jobs.scheduler import last_line, start_process
 from rnd.ranges import PositiveFloat
-from rnd.record.files import write_json
 
 CACHES = ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR", "CUDA_CACHE_PATH", "XDG_CACHE_HOME")
 """Where PyTorch's compiler, Triton, the driver and rnd keep what they compile."""
@@ -96,22 +96,13 @@ def seconds_to_start(config: Config, environment: dict[str, str], limit: float) 
     """Seconds until a run of `config` has ended its first iteration; it is stopped then."""
     folder = Path(config.out)
     settings, log = folder / f"{config.name}.json", folder / f"{config.name}.log"
-    write_json(settings, config.to_dict())
     with log.open("wb") as output:
         begun = time.perf_counter()
-        # The pipe closes when this process ends, however it does, and the run ends with it.
-        process = subprocess.Popen(
-            [sys.executable, "-m", "rnd", "train", "--run-config", str(settings)],
-            stdin=subprocess.PIPE,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            env=environment,
-        )
+        process = start_process(config, settings, output, environment)
         try:
             while not has_row(folder / str(config.name) / "timing.csv"):
                 if process.poll() is not None:
-                    last = log.read_text(errors="replace").strip().splitlines() or ["no output"]
-                    raise RunError(f"the run ended before its first iteration: {last[-1]}")
+                    raise RunError(f"the run ended before its first iteration: {last_line(log)}")
                 if time.perf_counter() - begun > limit:
                     raise RunError(f"no iteration within {limit:g} s; nearest: a larger --limit")
                 time.sleep(POLL)

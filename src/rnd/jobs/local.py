@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 import time
 from collections.abc import Iterator, Sequence
 
@@ -14,8 +13,8 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemaining
 from rnd.console import say
 from rnd.envs.registry import cores, on_gpu
 from rnd.jobs.planned import PlannedRun
-from rnd.jobs.scheduler import Outcome, frames_done, job_files, limit_threads
-from rnd.record.files import open_regular, write_json
+from rnd.jobs.scheduler import Outcome, frames_done, job_files, last_line, limit_threads, start_process
+from rnd.record.files import open_regular
 from rnd.record.progress import LINE_EVERY, count
 
 POLL = 0.5
@@ -32,18 +31,8 @@ class Job:
         path, self.log = job_files(planned)
         config = planned.config
         config = config if alone else limit_threads(config, threads, on_gpu(config.device))
-        write_json(path, config.to_dict())
         self._output = open_regular(self.log, "wb")
-        # A session of its own: Ctrl-C reaches the scheduler alone, which then stops its jobs with SIGTERM.
-        # The pipe on standard input closes when the scheduler dies, also by SIGKILL.
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "rnd", "train", "--run-config", str(path)],
-            stdin=subprocess.PIPE,
-            stdout=self._output,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-            env=os.environ | {"OMP_NUM_THREADS": str(threads)},
-        )
+        self.process = start_process(config, path, self._output, os.environ | {"OMP_NUM_THREADS": str(threads)})
 
     def ended(self) -> bool:
         return self.process.poll() is not None
@@ -52,10 +41,8 @@ class Job:
         self.close()
         if self.process.returncode == 0:
             return Outcome(self.planned)
-        with open_regular(self.log, "rb") as file:
-            file.seek(max(0, file.seek(0, os.SEEK_END) - 2**16))
-            lines = file.read().decode(errors="replace").strip().splitlines() or ["no output"]
-        return Outcome(self.planned, f"exit code {self.process.returncode}: {lines[-1]} (full log: {self.log})")
+        last = last_line(self.log)
+        return Outcome(self.planned, f"exit code {self.process.returncode}: {last} (full log: {self.log})")
 
     def close(self) -> None:
         """Stop the process with SIGTERM, on which it saves a checkpoint; after STOP_TIMEOUT with SIGKILL."""

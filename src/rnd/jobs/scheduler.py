@@ -9,18 +9,20 @@ from __future__ import annotations
 import os
 import signal
 import stat
+import subprocess
+import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Protocol
+from typing import IO, Protocol
 
 from rich.console import Console
 
 from rnd.config import Config
 from rnd.envs.registry import emulator_threads
 from rnd.jobs.planned import PlannedRun
-from rnd.record.files import open_regular, read_json, understood
+from rnd.record.files import open_regular, read_json, understood, write_json
 
 
 @dataclass(frozen=True)
@@ -38,6 +40,33 @@ class Scheduler(Protocol):
     def run(self, runs: Sequence[PlannedRun]) -> Iterator[Outcome]:
         """Train all runs and yield each outcome when its run ends. A run that fails does not stop the others."""
         ...
+
+
+def start_process(
+    config: Config, path: Path, output: IO[bytes], environment: Mapping[str, str]
+) -> subprocess.Popen[bytes]:
+    """`rnd train` of `config`, which is written to `path`, in a process of its own.
+
+    A session of its own, too: Ctrl-C reaches this process alone, which then stops its runs as it likes. The pipe on
+    standard input closes when this process dies, also by SIGKILL.
+    """
+    write_json(path, config.to_dict())
+    return subprocess.Popen(
+        [sys.executable, "-m", "rnd", "train", "--run-config", str(path)],
+        stdin=subprocess.PIPE,
+        stdout=output,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
+        env=environment,
+    )
+
+
+def last_line(log: Path) -> str:
+    """What a process said last."""
+    with open_regular(log, "rb") as file:
+        file.seek(max(0, file.seek(0, os.SEEK_END) - 2**16))
+        lines: list[str] = file.read().decode(errors="replace").strip().splitlines()
+    return lines[-1] if lines else "no output"
 
 
 def train(path: Path) -> None:

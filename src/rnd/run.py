@@ -35,6 +35,9 @@ from rnd.record.places import PlacesWriter
 from rnd.record.progress import Phase, Trend, count, duration, shown
 from rnd.trainer import Trainer, needs_random_start, random_steps, resolve_device
 
+ESTIMATE_AFTER = 3.0
+"""Seconds of training before its time is estimated: single iterations differ by half with `--overlap`."""
+
 
 def start(config: Config, console: Console) -> RunFolder:
     """Train a new run, alone or as one of torchrun's processes."""
@@ -282,7 +285,7 @@ def loop(trainer: Trainer, writers: Writers, keeper: Keeper, console: Console, s
     earlier = read_csv(keeper.folder.path / "metrics.csv")
     trend, health, warned = Trend(earlier), RunHealth(earlier), set[str]()
     compiling = WARM_UP + 1 if uses_graphs(config, trainer.device) else 0
-    clock = time.monotonic()
+    clock, estimated = time.monotonic(), False
     with Phase(console, "training", config.iterations * config.frames_per_rollout, trainer.frames) as phase:
         if compiling:
             phase.warming_up = "compiling"
@@ -300,7 +303,8 @@ def loop(trainer: Trainer, writers: Writers, keeper: Keeper, console: Console, s
                     say(console, f"warning: {warning}")
             if number == compiling:
                 phase.restart()
-            if number == compiling + 1:
+            if number > compiling and not estimated and phase.measured >= ESTIMATE_AFTER:
+                estimated = True
                 left = f"{count(phase.total - trainer.frames)} frames left"
                 seconds_left = (phase.total - trainer.frames) / phase.rate
                 say(console, f"{left}: {duration(seconds_left)} at {count(phase.rate)} frames/s")

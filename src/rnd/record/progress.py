@@ -80,6 +80,11 @@ class Phase:
         (then, before), (now, done) = self._recent[0], self._recent[-1]
         return (done - before) / max(now - then, 1e-9)
 
+    @property
+    def measured(self) -> float:
+        """Seconds over which `rate` is measured."""
+        return self._recent[-1][0] - self._recent[0][0]
+
     def advance(self, done: int, row: Row | None = None, trend: Trend | None = None) -> None:
         """Show that `done` frames of the total are over."""
         self.done = done

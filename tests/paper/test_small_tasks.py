@@ -47,6 +47,16 @@ def test_a_task_is_trained_or_given_up(bench, monkeypatch):
 
 @pytest.mark.long
 @pytest.mark.parametrize(("bonus", "reached"), [("rnd", True), ("none", False)])
+def test_deep_sea_needs_the_bonus(bench, bonus, reached, monkeypatch):
+    """A smaller square than the recorded one (20): 10,000 dives for 65,536 sequences of actions."""
+    task = replace(bench.TASKS["DeepSea-20"], env="rnd/DeepSea-16", steps=160_000)
+    monkeypatch.setitem(bench.TASKS, "DeepSea-16", task)
+    result = bench.train("DeepSea-16", bonus, 1, deadline=float("inf"))
+    assert (result["steps_to_goal"] is not None) == reached
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("bonus", "reached"), [("rnd", True), ("none", False)])
 def test_mountain_car_needs_the_bonus(bench, bonus, reached):
     result = bench.train("MountainCar", bonus, 1, deadline=float("inf"))
     assert (result["steps_to_goal"] is not None) == reached

@@ -29,7 +29,7 @@ COMMANDS = {
     "paper": ("rnd.commands.paper", "run an experiment of the paper and draw it: rnd paper figure3 --scale 0.00001"),
     "export": ("rnd.commands.export", "share an agent, or a checkpoint in parts: rnd export RUN [--max-part 15MB]"),
     "import": ("rnd.commands.import_", "join an exported checkpoint into a run folder: rnd import FOLDER"),
-    "bench": ("rnd.commands.bench", "measure speed and its limits: rnd bench envs, learner or train"),
+    "bench": ("rnd.commands.bench", "measure speed and its limits: rnd bench envs, learner, start or train"),
     "completion": ("rnd.commands.completion", "print a script for the shell's completion: rnd completion bash"),
 }
 """Name to (module with a `main(arguments)`, one line for --help)."""

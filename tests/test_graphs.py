@@ -51,13 +51,20 @@ def test_graphs_and_compilation_equal_the_plain_path(changes):
                 assert row[name] == pytest.approx(value, rel=rel, abs=abs_), (name, row["iteration"])
 
 
-@pytest.mark.parametrize(("module", "shown"), [("torch._inductor.compile_fx", 0), ("rnd.own", 1), ("torch.nn", 1)])
-def test_warnings_of_the_compiler_alone_are_ignored(module, shown):
-    """With `--precision float32` it recommends TF32."""
+@pytest.mark.parametrize(
+    ("message", "category", "module", "shown"),
+    [
+        ("TensorFloat32 tensor cores for float32 matrix multiplication", UserWarning, "torch._inductor.compile_fx", 0),
+        ("`check` is deprecated", FutureWarning, "torch._inductor.lowering", 0),
+        ("`check` is deprecated", FutureWarning, "users.program", 1),
+        ("not enough multiprocessors", UserWarning, "torch._inductor.utils", 1),
+    ],
+)
+def test_of_the_compilers_warnings_those_that_concern_the_user_are_shown(message, category, module, shown):
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         graphs.prepare_compiler()
-        warnings.warn_explicit("TF32 is not enabled", UserWarning, "file.py", 1, module=module)
+        warnings.warn_explicit(message, category, "file.py", 1, module=module)
     assert len(caught) == shown
 
 

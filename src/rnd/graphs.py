@@ -174,8 +174,9 @@ def prepare_compiler() -> None:
     from torch._dynamo import config as compiler
 
     compiler.recompile_limit = max(compiler.recompile_limit, MOST_VARIANTS)
-    # They are about PyTorch's own code, or about TF32 where `--precision float32` was chosen.
-    warnings.filterwarnings("ignore", module=r"torch\._inductor\.")
+    # `--precision float32` was chosen, and what PyTorch's own code calls is not the user's. Other warnings are shown.
+    warnings.filterwarnings("ignore", "TensorFloat32 tensor cores", UserWarning)
+    warnings.filterwarnings("ignore", category=FutureWarning, module=r"torch\._inductor\.")
 
 
 def in_background(function: Callable[[], None], device: torch.device) -> Future[None]:

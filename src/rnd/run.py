@@ -303,7 +303,7 @@ def loop(trainer: Trainer, writers: Writers, keeper: Keeper, console: Console, s
                     say(console, f"warning: {warning}")
             if number == compiling:
                 phase.restart()
-            if number > compiling and not estimated and phase.measured >= ESTIMATE_AFTER:
+            if number > compiling and not estimated and phase.measured_seconds >= ESTIMATE_AFTER:
                 estimated = True
                 left = f"{count(phase.total - trainer.frames)} frames left"
                 seconds_left = (phase.total - trainer.frames) / phase.rate

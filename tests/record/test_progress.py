@@ -73,15 +73,15 @@ def test_the_speed_is_measured_over_the_seconds_since_a_restart(clock):
         clock.now += 30
         phase.advance(10)
         phase.restart()
-        assert phase.measured == 0
+        assert phase.measured_seconds == 0
         clock.now += 2
         phase.advance(20)
-        assert phase.measured == pytest.approx(2)
+        assert phase.measured_seconds == pytest.approx(2)
 
 
 def test_a_run_estimates_its_time_once_and_not_from_single_iterations(tmp_path, monkeypatch):
     console, seconds = lines(), iter([0.1, 2.9, 3.1, 4, 5, 6, 7, 8])
-    monkeypatch.setattr(Phase, "measured", property(lambda _: next(seconds)))
+    monkeypatch.setattr(Phase, "measured_seconds", property(lambda _: next(seconds)))
     run.start(tiny(tmp_path), console)
     said = console.file.getvalue()
     assert said.count("frames left: 0:00:") == 1 and "160 frames left" in said  # 3 of 8 iterations of 32 frames

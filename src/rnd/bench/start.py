@@ -25,7 +25,7 @@ from rnd.config import Config
 from rnd.envs.factories import rom_of
 from rnd.envs.registry import on_gpu
 from rnd.errors import RunError
-from rnd.jobs.scheduler import last_line, start_process
+from rnd.jobs.process import last_line, start_process
 from rnd.ranges import PositiveFloat
 
 CACHES = ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR", "CUDA_CACHE_PATH", "XDG_CACHE_HOME")

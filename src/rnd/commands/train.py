@@ -42,7 +42,7 @@ class Flags(Config):
 
 def main(arguments: list[str]) -> None:
     if arguments[:1] == ["--run-config"] and len(arguments) == 2:  # one job of a scheduler
-        from rnd.jobs.scheduler import train
+        from rnd.jobs.process import train
 
         train(Path(arguments[1]))
         return

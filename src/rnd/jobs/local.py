@@ -13,7 +13,8 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemaining
 from rnd.console import say
 from rnd.envs.registry import cores, on_gpu
 from rnd.jobs.planned import PlannedRun
-from rnd.jobs.scheduler import Outcome, frames_done, job_files, last_line, limit_threads, start_process
+from rnd.jobs.process import last_line, start_process
+from rnd.jobs.scheduler import Outcome, frames_done, job_files, limit_threads
 from rnd.record.files import open_regular
 from rnd.record.progress import LINE_EVERY, count
 

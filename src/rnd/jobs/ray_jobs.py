@@ -22,7 +22,8 @@ from rnd.console import say
 from rnd.errors import RunError, UserError, install
 from rnd.jobs.local import POLL, Bars
 from rnd.jobs.planned import PlannedRun
-from rnd.jobs.scheduler import Outcome, frames_done, job_files, limit_threads, train
+from rnd.jobs.process import train
+from rnd.jobs.scheduler import Outcome, frames_done, job_files, limit_threads
 from rnd.record.files import open_regular, write_json
 
 MAX_RETRIES = 20

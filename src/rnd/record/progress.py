@@ -81,7 +81,7 @@ class Phase:
         return (done - before) / max(now - then, 1e-9)
 
     @property
-    def measured(self) -> float:
+    def measured_seconds(self) -> float:
         """Seconds over which `rate` is measured."""
         return self._recent[-1][0] - self._recent[0][0]
 

@@ -17,10 +17,10 @@ from pathlib import Path
 
 from rnd.bench.synthetic import SyntheticAtari
 from rnd.cli import parse
-from rnd.components import BONUSES
 from rnd.config import BonusOptions, Config, EnvConfig
-from rnd.record.tables import csv_text
-from rnd.trainer import Trainer
+from rnd.config.components import BONUSES
+from rnd.foundation.tables import csv_text
+from rnd.training.trainer import Trainer
 
 
 @dataclass(frozen=True)

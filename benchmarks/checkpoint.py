@@ -17,14 +17,14 @@ from pathlib import Path
 import torch
 
 from rnd import envs
+from rnd.checkpoint import checkpoint
+from rnd.checkpoint.checkpointer import Keeper
+from rnd.checkpoint.folder import RunFolder
 from rnd.config import WriterOptions
-from rnd.presets import preset
-from rnd.record import checkpoint
-from rnd.record.folder import RunFolder
-from rnd.record.keeper import Keeper
-from rnd.record.metrics import CsvWriter, RunInfo, Writers
-from rnd.record.tensorboard import TensorBoardWriter
-from rnd.trainer import Trainer
+from rnd.config.presets import preset
+from rnd.metrics.metrics import CsvWriter, RunInfo, Writers
+from rnd.metrics.tensorboard import TensorBoardWriter
+from rnd.training.trainer import Trainer
 
 
 def main() -> None:

@@ -15,7 +15,7 @@ import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from rnd.record.metrics import read_csv
+from rnd.metrics.metrics import read_csv
 
 STEPS = 600_000
 

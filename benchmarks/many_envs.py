@@ -19,7 +19,7 @@ from pathlib import Path
 
 import numpy as np
 
-from rnd.presets import preset
+from rnd.config.presets import preset
 
 STEPS = 20
 
@@ -34,7 +34,7 @@ def memory(pid: int) -> int:
 
 def measure(game: str, envs: int, workers: int | None, backend: str) -> dict[str, float | str]:
     from rnd import envs as environments
-    from rnd.random_agent import random_actions
+    from rnd.training.random_agent import random_actions
 
     config = preset(game)
     config = replace(config, env=replace(config.env, num_envs=envs, workers=workers, backend=backend))

@@ -18,8 +18,8 @@ from pathlib import Path
 from rich.console import Console
 
 from rnd import run
-from rnd.presets import preset
-from rnd.record.metrics import Row
+from rnd.config.presets import preset
+from rnd.metrics.metrics import Row
 
 BAR = 1.05
 

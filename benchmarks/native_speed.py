@@ -17,7 +17,7 @@ import numpy as np
 from ale_py.vector_env import AtariVectorEnv
 
 from rnd.envs.native import AtariBatch, supported_games
-from rnd.envs.native.exactness import read_rom
+from rnd.envs.native.roms import read_rom
 from rnd.envs.native.translation import TranslatedGame
 
 GAMES = ("montezuma_revenge", "gravitar", "pitfall", "private_eye", "solaris", "venture", "freeway")

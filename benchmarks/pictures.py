@@ -25,7 +25,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 
-from rnd.record.metrics import read_csv
+from rnd.metrics.metrics import read_csv
 
 ID = "VizdoomMyWayHome-v1"
 FORMS = (ID, "pictures:screen", "pictures:channels_first", "pictures:floats")

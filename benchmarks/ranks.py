@@ -17,8 +17,8 @@ from dataclasses import replace
 from statistics import median
 
 from rnd.config import BonusOptions, Config
-from rnd.policy.mlp import WidthOptions
-from rnd.presets import preset
+from rnd.config.presets import preset
+from rnd.models.policy.mlp import WidthOptions
 
 GAME = "MiniGrid-MultiRoom-N4-S5-v1"
 WARM_UP = 2
@@ -43,7 +43,7 @@ def rank(envs: int, seconds: float) -> None:
     """What torchrun starts: train, and let rank 0 tell the speed of all."""
     from rnd import envs as environments
     from rnd.distributed import process_group
-    from rnd.trainer import Trainer
+    from rnd.training.trainer import Trainer
 
     with process_group() as everyone:
         ranks = everyone.on("cpu")

@@ -25,8 +25,8 @@ from stable_baselines3.common.vec_env import DummyVecEnv
 
 import rnd
 from rnd.cli import parse
+from rnd.foundation.tables import csv_text
 from rnd.plugins.sb3 import RNDPPO, IntrinsicRewardCallback, VecIntrinsicReward
-from rnd.record.tables import csv_text
 
 BONUS = {"features": 64, "hidden": 128, "keep": 1.0, "lr": 1e-3}
 SHARED: dict[str, Any] = {"learning_rate": 1e-3, "n_steps": 128, "batch_size": 1024, "n_epochs": 4, "device": "cpu"}

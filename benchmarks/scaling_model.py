@@ -129,10 +129,9 @@ def measure_bytes(envs: int) -> str:
     from contextlib import closing
 
     from checkpoint import prepared
-
     from rnd import envs as environments
-    from rnd.presets import preset
-    from rnd.record.checkpoint import pack
+    from rnd.checkpoint.checkpoint import pack
+    from rnd.config.presets import preset
 
     config = preset("montezuma")
     config = replace(config, device="cpu", env=replace(config.env, num_envs=envs, backend="native"))

@@ -110,9 +110,9 @@ TASKS = {
 def train(name: str, bonus: str, seed: int, deadline: float) -> dict[str, Any] | None:
     """One run with the defaults to its goal or its end, or None where the time is over before."""
     from rnd import envs
+    from rnd.config.presets import preset
     from rnd.envs.factories import kind_of
-    from rnd.presets import preset
-    from rnd.trainer import Trainer
+    from rnd.training.trainer import Trainer
 
     task, begun, reached, row = TASKS[name], time.monotonic(), None, {}
     config = preset(task.env, kind_of(task.env))
@@ -155,7 +155,7 @@ def read(path: Path) -> list[dict[str, Any]]:
 
 def table(results: list[dict[str, Any]]) -> str:
     """Interquartile mean and its interval, runs that reached the goal, and the median of their steps to it."""
-    from rnd.statistics import bootstrap_interval, interquartile_mean
+    from rnd.foundation.statistics import bootstrap_interval, interquartile_mean
 
     lines = [
         "| task | goal | steps | bonus | seeds | score (IQM, 95% interval) | reached the goal | steps to it |",

@@ -15,14 +15,14 @@ import torch.multiprocessing as mp
 from rnd import distributed, envs
 from rnd.bonus.count import Count
 from rnd.config import BonusOptions, Config
+from rnd.config.presets import small
+from rnd.data.transitions import Rollout
 from rnd.distributed import Ranks, process_group
 from rnd.envs.spec import ActionSpec, ObservationSpec
-from rnd.errors import UserError
-from rnd.policy.mlp import WidthOptions
-from rnd.ppo import NonFiniteLossError
-from rnd.presets import small
-from rnd.trainer import Trainer
-from rnd.transitions import Rollout
+from rnd.foundation.errors import UserError
+from rnd.models.policy.mlp import WidthOptions
+from rnd.training.ppo import NonFiniteLossError
+from rnd.training.trainer import Trainer
 
 WORLD, N, T = 2, 8, 8
 

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 import rnd
-from rnd.errors import UserError
-from rnd.record.export import export_agent
+from rnd.checkpoint.export import export_agent
+from rnd.foundation.errors import UserError
 
 TINY = {"env": {"num_envs": 4}, "rollout_steps": 16, "writers": "none", "quiet": True, "device": "cpu"}
 

@@ -14,7 +14,7 @@ from rnd.cli import OTHER_NAMES, flags, positionals, share_cores
 from rnd.commands.completion import tables
 from rnd.config import Config
 from rnd.envs import native
-from rnd.errors import UserError
+from rnd.foundation.errors import UserError
 
 
 def rnd(*arguments, **environment):

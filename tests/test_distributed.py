@@ -8,10 +8,10 @@ import torch
 import rank_programs
 from rank_programs import N, T, learn_once, one_step
 from rnd import envs
+from rnd.config.presets import preset
 from rnd.distributed import SINGLE_PROCESS, Ranks
-from rnd.errors import UserError
-from rnd.presets import preset
-from rnd.trainer import Trainer
+from rnd.foundation.errors import UserError
+from rnd.training.trainer import Trainer
 
 
 @pytest.fixture(scope="module")

@@ -8,8 +8,8 @@ import pytest
 from rnd import cli
 from rnd.commands.train import seeds_of
 from rnd.config import Config
-from rnd.errors import UserError
-from rnd.presets import small
+from rnd.config.presets import small
+from rnd.foundation.errors import UserError
 
 SMALL = [
     "--frames",

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from rnd.api import Agent, load, train
     from rnd.config import Config
-    from rnd.evaluation import Evaluation
     from rnd.plugins.bonus import Bonus
-    from rnd.returns import two_streams
+    from rnd.training.evaluation import Evaluation
+    from rnd.training.returns import two_streams
 
 __version__ = "0.1.0"
 
@@ -22,10 +22,10 @@ _HOMES = {
     "Agent": "rnd.api",
     "Bonus": "rnd.plugins.bonus",
     "Config": "rnd.config",
-    "Evaluation": "rnd.evaluation",
+    "Evaluation": "rnd.training.evaluation",
     "load": "rnd.api",
     "train": "rnd.api",
-    "two_streams": "rnd.returns",
+    "two_streams": "rnd.training.returns",
 }
 """Public names and the modules that define them."""
 

@@ -17,20 +17,20 @@ import torch
 from gymnasium import spaces
 from torch import Tensor
 
-from rnd import actions as act
-from rnd.components import resolve
+from rnd.checkpoint import export, zoo
+from rnd.checkpoint.metadata import spec_from_dict
 from rnd.config import Config
+from rnd.config.components import resolve
+from rnd.config.presets import DEFAULT_JOB, preset
+from rnd.data.transitions import Transitions
 from rnd.envs.factories import call_factory, flattens, gym_factory, kind_of
 from rnd.envs.gym_env import ActionTranslator
-from rnd.errors import UserError
-from rnd.evaluation import Evaluation, evaluate
-from rnd.plugins.spaces import ObservationEncoder
-from rnd.presets import DEFAULT_JOB, preset
-from rnd.record import export, zoo
-from rnd.record.about import spec_from_dict
+from rnd.envs.spaces import ObservationEncoder
+from rnd.foundation.errors import UserError
+from rnd.models import actions as act
 from rnd.report.options import WatchOptions
-from rnd.rollout import Actor
-from rnd.transitions import Transitions
+from rnd.training.collector import Actor
+from rnd.training.evaluation import Evaluation, evaluate
 
 
 def train(game: str | Config = DEFAULT_JOB, *, quiet: bool = False, **overrides: Any) -> Agent:

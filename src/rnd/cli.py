@@ -14,10 +14,10 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar, get_type_hints
 
 from rnd import __version__
-from rnd.console import protect_output
-from rnd.errors import InterruptedRunError, RunError, UserError, nearest
-from rnd.launch import launched
-from rnd.ranges import check_ranges
+from rnd.config.ranges import check_ranges
+from rnd.foundation.console import protect_output
+from rnd.foundation.errors import InterruptedRunError, RunError, UserError, nearest
+from rnd.foundation.launch import launched
 
 COMMANDS = {
     "train": ("rnd.commands.train", "train an agent: rnd train [GAME] [flags]"),
@@ -116,8 +116,8 @@ def version() -> str:
     """The versions of rnd and of the packages and devices that it uses."""
     import torch
 
+    from rnd.checkpoint.folder import package_version
     from rnd.envs import native
-    from rnd.record.folder import package_version
 
     cuda = torch.cuda.get_device_name() if torch.cuda.is_available() else "none"
     parts = [f"rnd {__version__}", f"torch {torch.__version__}", f"cuda {cuda}"]

@@ -25,8 +25,8 @@ from torch import Tensor, nn
 from torch.distributed.rendezvous import rendezvous
 
 from rnd.config import Config
-from rnd.errors import InterruptedRunError, RunError, UserError
-from rnd.launch import launched
+from rnd.foundation.errors import InterruptedRunError, RunError, UserError
+from rnd.foundation.launch import launched
 
 if TYPE_CHECKING:
     from torch._C._distributed_c10d import Store

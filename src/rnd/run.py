@@ -12,28 +12,29 @@ from typing import Any
 
 from rich.console import Console
 
-from rnd import envs, memory
-from rnd.components import resolve
+from rnd import envs
+from rnd.checkpoint import checkpoint, trust
+from rnd.checkpoint.checkpoint import Checkpoint
+from rnd.checkpoint.checkpointer import Keeper, NotSavedError
+from rnd.checkpoint.folder import FILES, RunFolder
+from rnd.checkpoint.interrupt import Interrupts
+from rnd.checkpoint.metadata import check_fits, check_number, check_types, damaged_files, misfit
 from rnd.config import Config
-from rnd.console import say
+from rnd.config.components import resolve
+from rnd.device import memory
+from rnd.device.graphs import WARM_UP, uses_graphs
 from rnd.distributed import LostRankError, Ranks, process_group
 from rnd.envs.interface import VectorEnv
 from rnd.envs.registry import as_saved
-from rnd.errors import InterruptedRunError, RunError
-from rnd.graphs import WARM_UP, uses_graphs
-from rnd.ppo import NonFiniteLossError
-from rnd.record import checkpoint, trust
-from rnd.record.about import check_fits, check_number, check_types, damaged_files, misfit
-from rnd.record.checkpoint import Checkpoint
-from rnd.record.files import name_aside, read_json, understood
-from rnd.record.folder import FILES, RunFolder
-from rnd.record.health import RunHealth
-from rnd.record.interrupt import Interrupts
-from rnd.record.keeper import Keeper, NotSavedError
-from rnd.record.metrics import CsvWriter, Row, RunInfo, Writers, check_writers, make_writers, read_csv, truncate
-from rnd.record.places import PlacesWriter
-from rnd.record.progress import Phase, Trend, count, duration, shown
-from rnd.trainer import Trainer, needs_random_start, random_steps, resolve_device
+from rnd.foundation.console import say
+from rnd.foundation.errors import InterruptedRunError, RunError
+from rnd.foundation.files import name_aside, read_json, understood
+from rnd.metrics.health import RunHealth
+from rnd.metrics.metrics import CsvWriter, Row, RunInfo, Writers, check_writers, make_writers, read_csv, truncate
+from rnd.metrics.places import PlacesWriter
+from rnd.metrics.progress import Phase, Trend, count, duration, shown
+from rnd.training.ppo import NonFiniteLossError
+from rnd.training.trainer import Trainer, needs_random_start, random_steps, resolve_device
 
 ESTIMATE_AFTER = 3.0
 """Seconds of training before its time is estimated: single iterations differ by half with `--overlap`."""
@@ -61,7 +62,7 @@ def resume(path: Path, console: Console, frames: int | None = None, trusted: boo
     """Continue a run, exactly as if it had not been stopped; `frames` makes it longer (or shorter).
 
     With another number of ranks the environments are divided among those. Only rank 0 reads the checkpoint. `trusted`:
-    code that the run names may be imported; see `rnd.record.trust`.
+    code that the run names may be imported; see `rnd.checkpoint.trust`.
     """
     saved: Checkpoint | None = None
     damaged: dict[Path, Path] = {}

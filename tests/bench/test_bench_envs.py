@@ -11,7 +11,7 @@ import pytest
 from rnd.bench import envs
 from rnd.commands.bench import main
 from rnd.envs import native
-from rnd.errors import UserError
+from rnd.foundation.errors import UserError
 
 
 def test_json(capsys):

@@ -7,12 +7,10 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from rnd import components
 from rnd.bonus.base import Bonus
-from rnd.config import BonusOptions
+from rnd.config import BonusOptions, components
+from rnd.data.transitions import Transitions
 from rnd.envs.spec import ActionSpec, ObservationSpec
-from rnd.networks import STACK
-from rnd.transitions import Transitions
 
 IMAGE, VECTOR = ObservationSpec("image", (84, 84)), ObservationSpec("vector", (10,))
 DISCRETE = ActionSpec("discrete", (5,))
@@ -48,7 +46,7 @@ def transitions(
 ) -> Transitions:
     """Random transitions; the first environment starts an episode at step 1."""
     generator = torch.Generator().manual_seed(seed + 1)
-    stack = STACK if observation.kind == "image" else 1
+    stack = observation.stack
     age = torch.full((steps + 1, envs), stack - 1, dtype=torch.int8)
     age[1:, 0] = torch.arange(steps).clamp_max(stack - 1)
     return Transitions(

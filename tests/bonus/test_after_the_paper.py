@@ -13,10 +13,10 @@ from bonus_cases import OBSERVATIONS, VECTOR, everything, started, transitions
 from rnd import envs
 from rnd.bonus.drnd import drnd_bonus, random_groups
 from rnd.bonus.snd import augment, contrastive_loss, partners, uniform, vicreg_loss
-from rnd.presets import preset
-from rnd.trainer import Trainer
-from rnd.transitions import Transitions
-from rnd.visits import EpisodeVisits
+from rnd.bonus.visits import EpisodeVisits
+from rnd.config.presets import preset
+from rnd.data.transitions import Transitions
+from rnd.training.trainer import Trainer
 
 
 def numbers(*shape, seed=0):

@@ -8,10 +8,10 @@ import pytest
 import torch
 from bonus_cases import DISCRETE, IMAGE, VECTOR, observations
 
-from rnd import hashing
+from rnd.bonus import hashing
 from rnd.bonus.count import Count
+from rnd.data.transitions import Transitions
 from rnd.envs.splitmix import mix
-from rnd.transitions import Transitions
 
 MASK = (1 << 64) - 1
 

@@ -8,9 +8,9 @@ import pytest
 import torch
 from bonus_cases import ACTIONS, IMAGE, OBSERVATIONS, VECTOR, make, started, transitions
 
-from rnd.actions import encode
+from rnd.data.transitions import Transitions
 from rnd.envs.spec import ActionSpec
-from rnd.transitions import Transitions
+from rnd.models.actions import encode
 
 
 @pytest.mark.parametrize("action", ACTIONS.values(), ids=ACTIONS)

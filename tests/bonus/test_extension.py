@@ -12,10 +12,10 @@ from bonus_cases import BONUSES
 
 from rnd import envs
 from rnd.bonus.base import Bonus
-from rnd.components import BONUSES as REGISTRY
 from rnd.config import BonusOptions, Config, EnvConfig
-from rnd.errors import UserError
-from rnd.trainer import Trainer
+from rnd.config.components import BONUSES as REGISTRY
+from rnd.foundation.errors import UserError
+from rnd.training.trainer import Trainer
 
 
 class Room(gymnasium.Env):

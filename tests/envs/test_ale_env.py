@@ -10,11 +10,11 @@ from ale_py import Action
 from ale_py.env import AtariEnv
 from gymnasium.wrappers import AtariPreprocessing
 
+from rnd.config.presets import ATARI_GAMES
 from rnd.envs import native
 from rnd.envs.ale_env import AleEnv
 from rnd.envs.factories import rom_of
 from rnd.envs.spec import buffer_layout
-from rnd.presets import ATARI_GAMES
 
 GAMES = [rom_of(env_id) for env_id in ATARI_GAMES.values()]
 

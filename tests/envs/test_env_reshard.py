@@ -10,10 +10,10 @@ import pytest
 import torch
 
 from rnd import envs
+from rnd.config.presets import preset
 from rnd.envs.interface import VectorEnv
 from rnd.envs.native_envs import why_not
-from rnd.errors import RunError
-from rnd.presets import preset
+from rnd.foundation.errors import RunError
 
 N = 12
 ENVS = [

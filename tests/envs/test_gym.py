@@ -17,7 +17,7 @@ from rnd.config import Config, EnvConfig
 from rnd.envs.gym_env import ActionTranslator, GymEnv
 from rnd.envs.observations import make_encoder
 from rnd.envs.spec import ActionSpec, buffer_layout
-from rnd.errors import RunError, UserError
+from rnd.foundation.errors import RunError, UserError
 
 LIMIT = 6
 

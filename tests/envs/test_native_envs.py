@@ -14,12 +14,12 @@ from rich.console import Console
 
 from rnd import envs, run
 from rnd.config import BonusOptions, Config, EnvConfig
+from rnd.config.presets import ATARI_GAMES
 from rnd.envs.ale_env import AleEnv
 from rnd.envs.native_envs import NativeEnvs, why_not
 from rnd.envs.spec import buffer_layout
-from rnd.errors import UserError
-from rnd.presets import ATARI_GAMES
-from rnd.record.metrics import read_csv
+from rnd.foundation.errors import UserError
+from rnd.metrics.metrics import read_csv
 
 MONTEZUMA = ATARI_GAMES["montezuma"]
 

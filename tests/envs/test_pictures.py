@@ -14,10 +14,10 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from rnd import envs
 from rnd.commands import train
 from rnd.config import Config, EnvConfig
+from rnd.config.presets import changes
 from rnd.envs.factories import kind_of
 from rnd.envs.observations import make_encoder
-from rnd.errors import RunError
-from rnd.presets import changes
+from rnd.foundation.errors import RunError
 
 RGB = np.random.default_rng(0).integers(0, 256, (60, 80, 3), np.uint8)
 OLD = np.random.default_rng(1).integers(0, 256, (60, 80, 3), np.uint8)

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 from replay import make, play
 
+from rnd.config.presets import ATARI_GAMES
 from rnd.envs.factories import rom_of
-from rnd.errors import UserError
-from rnd.presets import ATARI_GAMES
+from rnd.foundation.errors import UserError
 
 GAMES = [rom_of(env_id) for env_id in ATARI_GAMES.values()]
 REPLAYED = 500

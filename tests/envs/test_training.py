@@ -10,8 +10,8 @@ import pytest
 
 from rnd import envs
 from rnd.config import Config
-from rnd.presets import preset
-from rnd.trainer import Trainer
+from rnd.config.presets import preset
+from rnd.training.trainer import Trainer
 
 
 def train(config: Config) -> list[dict]:

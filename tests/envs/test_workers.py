@@ -19,7 +19,7 @@ from rnd.envs.factories import make_env
 from rnd.envs.process_io import SharedArrays
 from rnd.envs.worker import Worker, shared_layout
 from rnd.envs.workers import WorkerEnvs
-from rnd.errors import RunError
+from rnd.foundation.errors import RunError
 
 CARTPOLE = "CartPole-v1"
 

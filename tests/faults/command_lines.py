@@ -16,8 +16,8 @@ import typing
 from collections.abc import Iterator
 from pathlib import Path
 
-from rnd.components import resolve
-from rnd.presets import preset
+from rnd.config.components import resolve
+from rnd.config.presets import preset
 
 COMMANDS: dict[str, tuple[list[str], str, list[str]]] = {
     "train": (["--env.num-envs", "4", "--rollout-steps", "4", "--frames", "64", "--env.workers", "0", "--device", "cpu",
@@ -123,8 +123,8 @@ class Answer(typing.NamedTuple):
 
 
 PRELOADED = ("torch._dynamo", "cv2", "gymnasium", "matplotlib.pyplot", "minigrid", "tyro", "rnd.bench.envs", "rnd.run",
-             "rnd.bench.learner", "rnd.commands.paper", "rnd.record.export", "rnd.record.parts", "rnd.report.page",
-             "rnd.report.watch", "rnd.bonus.rnd", "rnd.policy.gru")  # fmt: skip
+             "rnd.bench.learner", "rnd.commands.paper", "rnd.checkpoint.export", "rnd.checkpoint.parts",
+             "rnd.report.page", "rnd.report.watch", "rnd.bonus.rnd", "rnd.models.policy.gru")  # fmt: skip
 LIMIT = 10.0
 """Seconds in which a command answers. A run that has begun is an answer, and is killed."""
 

@@ -17,12 +17,12 @@ import pytest
 from rich.console import Console
 
 from rnd import cli, run
+from rnd.checkpoint import checkpoint
 from rnd.config import Config
-from rnd.policy.cnn import CNN
-from rnd.policy.gru import GRU
-from rnd.policy.mlp import MLP
-from rnd.presets import preset
-from rnd.record import checkpoint
+from rnd.config.presets import preset
+from rnd.models.policy.cnn import CNN
+from rnd.models.policy.gru import GRU
+from rnd.models.policy.mlp import MLP
 
 SOURCE = Path(__file__).parents[2] / "src"
 ROLLOUT = 8

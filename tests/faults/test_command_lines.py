@@ -16,7 +16,7 @@ import pytest
 from command_lines import Answer
 from fault_helpers import SOURCE
 
-from rnd.record.parts import export_parts
+from rnd.checkpoint.parts import export_parts
 
 SEED, COUNT, STARTED = 18, 500, 100
 """Of the random lines: how many, and how many of them start Python anew."""

@@ -13,12 +13,12 @@ import safetensors.torch
 import torch
 from fault_helpers import fingerprint, iterations, resume
 
+from rnd.checkpoint import checkpoint
+from rnd.checkpoint.checkpoint import FORMAT, MANIFEST, STATE, TENSORS
+from rnd.checkpoint.export import load_agent
 from rnd.config import Config
-from rnd.errors import RunError, UserError
-from rnd.policy.mlp import WidthOptions
-from rnd.record import checkpoint
-from rnd.record.checkpoint import FORMAT, MANIFEST, STATE, TENSORS
-from rnd.record.export import load_agent
+from rnd.foundation.errors import RunError, UserError
+from rnd.models.policy.mlp import WidthOptions
 
 NEWEST, BEFORE = "000000004", "000000003"
 

@@ -9,12 +9,12 @@ import pytest
 from fault_helpers import fingerprint, iterations, quiet, resume, small, start
 
 from rnd import run
+from rnd.checkpoint import checkpoint
+from rnd.checkpoint.checkpointer import NotSavedError
 from rnd.config import WriterOptions
-from rnd.errors import RunError
-from rnd.record import checkpoint
-from rnd.record.keeper import NotSavedError
-from rnd.record.metrics import CsvWriter, RunInfo, Writers, read_csv
-from rnd.record.tensorboard import TensorBoardWriter
+from rnd.foundation.errors import RunError
+from rnd.metrics.metrics import CsvWriter, RunInfo, Writers, read_csv
+from rnd.metrics.tensorboard import TensorBoardWriter
 
 BIG_NETWORK = {"width": 96}
 """Makes a checkpoint of about 300 kB: on a disk of 1 MB there is room for the first ones only."""

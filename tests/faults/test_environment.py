@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from fault_helpers import FLAGS, FRAMES, Rnd, iterations, resume
 
-from rnd.record import checkpoint
+from rnd.checkpoint import checkpoint
 
 MOODY = """
 import sys

@@ -20,11 +20,11 @@ import safetensors.torch
 import torch
 from fault_helpers import SOURCE, contents, resume, small, start
 
+from rnd.checkpoint.checkpoint import MANIFEST, STATE, TENSORS, sha256, signature
+from rnd.checkpoint.export import CARD, export_agent
+from rnd.checkpoint.parts import export_parts
 from rnd.envs import native
-from rnd.errors import RunError
-from rnd.record.checkpoint import MANIFEST, STATE, TENSORS, sha256, signature
-from rnd.record.export import CARD, export_agent
-from rnd.record.parts import export_parts
+from rnd.foundation.errors import RunError
 
 LIMIT_MB, LIMIT_S = 1000, 10
 NEWEST = "checkpoints/000000004"
@@ -40,7 +40,7 @@ def late(*_):
     raise LateError
 
 signal.signal(signal.SIGALRM, late)
-import torch, rnd.run, rnd.record.parts, rnd.report.watch, rnd.report.page  # their time does not count
+import torch, rnd.run, rnd.checkpoint.parts, rnd.report.watch, rnd.report.page  # their time does not count
 for line in sys.stdin:
     said, code = io.StringIO(), None
     begun = time.process_time()  # of this process alone: the machine may be busy

@@ -13,7 +13,8 @@ import pytest
 import torch
 from fault_helpers import FLAGS, FRAMES, Rnd, fingerprint, iterations, resume, small, start, tensorboard_steps
 
-from rnd.record import checkpoint, tensorboard
+from rnd.checkpoint import checkpoint
+from rnd.metrics import tensorboard
 
 LONG_ENOUGH = str(10**6 * FRAMES)
 EVERY = 2

@@ -15,15 +15,17 @@ import pytest
 import torch
 from fault_helpers import IMAGE_FLAGS, SOURCE, Rnd, quiet, resume, small, start
 
-from rnd import envs, memory, ppo, run
+from rnd import envs, run
 from rnd.bonus.rnd import RND
+from rnd.checkpoint import checkpoint
+from rnd.data.normalize import RunningMoments
+from rnd.data.transitions import Transitions
+from rnd.device import memory
 from rnd.envs.spec import ActionSpec, ObservationSpec
-from rnd.errors import RunError, UserError
-from rnd.normalize import RunningMoments
-from rnd.record import checkpoint
-from rnd.record.metrics import read_csv
-from rnd.trainer import Trainer
-from rnd.transitions import Transitions
+from rnd.foundation.errors import RunError, UserError
+from rnd.metrics.metrics import read_csv
+from rnd.training import ppo
+from rnd.training.trainer import Trainer
 
 # --- 14: loss or gradient that is not finite ---------------------------------------------------------
 

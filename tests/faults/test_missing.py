@@ -10,7 +10,7 @@ import pytest
 from fault_helpers import contents, fingerprint, iterations, resume, rnd
 
 from rnd import run
-from rnd.errors import RunError
+from rnd.foundation.errors import RunError
 
 RUN_JSON = {
     "missing": None,
@@ -72,7 +72,7 @@ def test_rows_that_are_lost_are_said_and_kept_aside(name, problem, broken, finis
 
 
 def test_a_table_that_an_older_checkpoint_has_no_hash_of_is_still_read_through(broken, monkeypatch):
-    monkeypatch.setattr("rnd.record.about.digest", lambda path, size=None: (path.stat().st_size, None))
+    monkeypatch.setattr("rnd.checkpoint.metadata.digest", lambda path, size=None: (path.stat().st_size, None))
     path = broken / "metrics.csv"
     resume(broken, 5)
     data = bytearray(path.read_bytes())

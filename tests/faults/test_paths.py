@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from fault_helpers import FLAGS, contents, rnd
 
-from rnd.record import checkpoint, export
-from rnd.record.parts import export_parts, import_parts
+from rnd.checkpoint import checkpoint, export
+from rnd.checkpoint.parts import export_parts, import_parts
 
 OUTPUTS = {
     "report": ["report", "RUN", "--out", "OUT/page.html"],

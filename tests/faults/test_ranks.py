@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from fault_helpers import FLAGS, FRAMES, Rnd, fingerprint, iterations, resume
 
-from rnd.record import checkpoint
-from rnd.record.folder import RunFolder
+from rnd.checkpoint import checkpoint
+from rnd.checkpoint.folder import RunFolder
 
 RANKS = 2
 LONG = 10**9

@@ -13,10 +13,10 @@ import pytest
 import torch
 
 from rnd.bench.synthetic import SyntheticAtari
+from rnd.checkpoint import checkpoint
 from rnd.config import Config
-from rnd.presets import preset
-from rnd.record import checkpoint
-from rnd.trainer import Trainer
+from rnd.config.presets import preset
+from rnd.training.trainer import Trainer
 
 cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 
@@ -74,7 +74,7 @@ def test_the_same_on_the_cpu_to_the_bit(tmp_path):
 
 
 def test_moments_keep_the_memory_order_of_their_parameters():
-    from rnd.ppo import laid_out_like
+    from rnd.training.ppo import laid_out_like
 
     parameter = torch.nn.Parameter(torch.randn(4, 3, 5, 5).to(memory_format=torch.channels_last))
     value = torch.randn(4, 3, 5, 5)

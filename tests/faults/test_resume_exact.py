@@ -7,7 +7,7 @@ import dataclasses
 import pytest
 from fault_helpers import FRAMES, fingerprint, iterations, resume, small, start, tensorboard_steps
 
-from rnd.components import BONUSES
+from rnd.config.components import BONUSES
 from rnd.envs import native
 
 NATIVE = {"condition": not native.available(), "reason": "the native core is not built"}

@@ -10,7 +10,7 @@ import pytest
 from fault_helpers import FLAGS, FRAMES, Rnd, contents, resume, small, start
 
 from rnd import cli
-from rnd.errors import UserError
+from rnd.foundation.errors import UserError
 
 NAMES = ["../x", "/tmp/x", "a/b", "a\\b", "x\0y", "x" * 300, "é" * 100, "", ".", "..", ".hidden", "-x", "a\nb"]
 

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from fault_helpers import FLAGS, FRAMES, IMAGE_FLAGS, SOURCE, Rnd, fingerprint, iterations, resume, small, start
 
-from rnd.errors import UserError
-from rnd.record import checkpoint
+from rnd.checkpoint import checkpoint
+from rnd.foundation.errors import UserError
 
 LONG = ["--frames", str(10**6 * FRAMES)]
 ATARI = ["--env.workers", "2", "--env.backend", "ale"]
@@ -102,7 +102,7 @@ def test_a_killed_worker_stops_the_run_with_a_checkpoint(tmp_path):
 HOLD = """
 import sys
 from pathlib import Path
-from rnd.record.folder import RunFolder
+from rnd.checkpoint.folder import RunFolder
 with RunFolder(Path(sys.argv[1])).lock():
     print("held", flush=True)
     sys.stdin.read()

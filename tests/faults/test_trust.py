@@ -11,16 +11,16 @@ import pytest
 import safetensors.torch
 from fault_helpers import resume, rnd, small, start
 
-from rnd.errors import UserError
-from rnd.record.checkpoint import MANIFEST, STATE, sha256, signature
-from rnd.record.export import export_agent, load_agent
+from rnd.checkpoint.checkpoint import MANIFEST, STATE, sha256, signature
+from rnd.checkpoint.export import export_agent, load_agent
+from rnd.foundation.errors import UserError
 
 STRANGE = """
 import pathlib
 pathlib.Path("imported").touch()
 import gymnasium
 from rnd.bonus.rnd import RND
-from rnd.policy.mlp import MLP
+from rnd.models.policy.mlp import MLP
 
 def make():
     return gymnasium.make("CartPole-v1")

@@ -13,13 +13,13 @@ import pytest
 from rich.console import Console
 
 from rnd.config import BonusOptions
+from rnd.config.presets import preset, small
 from rnd.jobs.local import LocalJobs
 from rnd.jobs.planned import State
 from rnd.jobs.scheduler import frames_done, limit_threads
+from rnd.models.policy.mlp import WidthOptions
 from rnd.paper.plan import Scale, planned_runs
 from rnd.paper.recipes import Arm, Recipe
-from rnd.policy.mlp import WidthOptions
-from rnd.presets import preset, small
 
 ROLLOUTS = 30
 """Rollouts of the run that is interrupted."""

@@ -8,8 +8,8 @@ from dataclasses import replace
 
 import pytest
 
+from rnd.config.presets import small
 from rnd.jobs.process import last_line, start_process
-from rnd.presets import small
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from rnd.errors import UserError, install
+from rnd.foundation.errors import UserError, install
 from rnd.jobs.planned import State
 from rnd.jobs.ray_jobs import Needs, RayJobs, prepare
 from rnd.paper.plan import Scale, planned_runs

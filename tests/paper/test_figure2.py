@@ -12,7 +12,7 @@ import pytest
 import torch
 from rich.console import Console
 
-from rnd.errors import UserError
+from rnd.foundation.errors import UserError
 from rnd.paper import figure2, mnist
 from rnd.paper.figure2 import Options, Point
 

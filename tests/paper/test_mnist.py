@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from rnd.errors import UserError, install
+from rnd.foundation.errors import UserError, install
 from rnd.paper import mnist
 
 QUIET = Console(quiet=True)

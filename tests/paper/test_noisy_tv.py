@@ -9,12 +9,12 @@ import pytest
 import torch
 from rich.console import Console
 
+from rnd.config.presets import preset
+from rnd.data.transitions import Transitions
 from rnd.envs.noisy_tv import NoisyTV
-from rnd.errors import UserError
+from rnd.foundation.errors import UserError
 from rnd.paper import noisy_tv
 from rnd.paper.noisy_tv import GAME, Options, TvRow
-from rnd.presets import preset
-from rnd.transitions import Transitions
 
 
 def test_share_and_bonus_at_the_television_by_hand():

@@ -10,13 +10,13 @@ import pytest
 
 from rnd import cli
 from rnd.config import BonusOptions
-from rnd.errors import UserError
+from rnd.config.presets import small
+from rnd.foundation.errors import UserError
 from rnd.jobs.planned import State
 from rnd.paper.drawing import draw_recipe, picture_of
 from rnd.paper.plan import Scale, planned_runs
 from rnd.paper.recipes import RECIPES, Arm, Recipe
 from rnd.paper.speed import frames_per_second
-from rnd.presets import small
 
 STORED = Path(__file__).parents[1] / "report" / "stored"
 

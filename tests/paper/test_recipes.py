@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from rnd.config import BonusOptions, CheckpointConfig, Config, EnvConfig
+from rnd.config.presets import preset
 from rnd.paper.recipes import RECIPES, TABLE1, bonuses
-from rnd.presets import preset
 
 BILLION = 10**9
 

@@ -14,9 +14,9 @@ from torch import Tensor
 import rnd
 from rnd import envs
 from rnd.config import BonusOptions
-from rnd.policy.mlp import WidthOptions
-from rnd.presets import small
-from rnd.trainer import Trainer
+from rnd.config.presets import small
+from rnd.models.policy.mlp import WidthOptions
+from rnd.training.trainer import Trainer
 
 OPTIONS = {"features": 16, "hidden": 16, "keep": 0.5}
 ENVS, STEPS, ROLLOUTS = 4, 8, 52

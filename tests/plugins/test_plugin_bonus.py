@@ -14,9 +14,9 @@ import torch
 from gymnasium import spaces
 
 import rnd
-from rnd.errors import UserError
+from rnd.envs.spaces import ObservationEncoder, space_from_dict, space_to_dict
+from rnd.foundation.errors import UserError
 from rnd.plugins import bonus as module
-from rnd.plugins.spaces import ObservationEncoder, space_from_dict, space_to_dict
 
 SMALL = {"features": 8, "hidden": 8, "device": "cpu"}
 SPACES = {

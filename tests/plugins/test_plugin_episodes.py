@@ -12,7 +12,7 @@ from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 import rnd
-from rnd.errors import UserError
+from rnd.foundation.errors import UserError
 from rnd.plugins.gymnasium import IntrinsicReward, IntrinsicRewardEnv
 
 SMALL = {"features": 8, "hidden": 8, "device": "cpu"}

@@ -10,7 +10,7 @@ from gymnasium.utils.env_checker import check_env
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 import rnd
-from rnd.errors import UserError
+from rnd.foundation.errors import UserError
 from rnd.plugins.gymnasium import IntrinsicReward, IntrinsicRewardEnv
 
 SMALL = {"features": 8, "hidden": 8, "device": "cpu"}

@@ -17,7 +17,7 @@ from stable_baselines3.common.logger import configure  # noqa: E402
 from stable_baselines3.common.vec_env import DummyVecEnv, VecFrameStack, VecNormalize  # noqa: E402
 
 import rnd  # noqa: E402
-from rnd.errors import UserError  # noqa: E402
+from rnd.foundation.errors import UserError  # noqa: E402
 from rnd.plugins.gymnasium import IntrinsicRewardEnv  # noqa: E402
 from rnd.plugins.sb3 import RNDPPO, IntrinsicRewardCallback, VecIntrinsicReward, final_observations  # noqa: E402
 

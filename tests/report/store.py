@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 
 from rnd.config import Config, EnvConfig
-from rnd.presets import preset
-from rnd.record.metrics import CsvWriter
+from rnd.config.presets import preset
+from rnd.metrics.metrics import CsvWriter
 
 STORED = Path(__file__).parent / "stored"
 ABOUT = {

@@ -13,8 +13,8 @@ import pytest
 
 from rnd import cli
 from rnd.config import Config
-from rnd.presets import preset
-from rnd.record.progress import count
+from rnd.config.presets import preset
+from rnd.metrics.progress import count
 from rnd.report.aggregate import mean_and_error
 from rnd.report.chart import Series, line_chart, ticks
 from rnd.report.maps import PYRAMID, map_of, visits

@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from rnd.errors import UserError
-from rnd.presets import preset
+from rnd.config.presets import preset
+from rnd.foundation.errors import UserError
 from rnd.report.runs import Run, digest, expand, grouped, read_run
 
 STORED = Path(__file__).parent / "stored"

@@ -13,18 +13,18 @@ import torch
 from rich.console import Console
 
 from rnd import run
+from rnd.checkpoint.export import export_agent, load_agent
 from rnd.config import BonusOptions
-from rnd.errors import UserError
-from rnd.policy.mlp import WidthOptions
-from rnd.presets import preset, small
-from rnd.record.export import export_agent, load_agent
+from rnd.config.presets import preset, small
+from rnd.data.transitions import Transitions
+from rnd.foundation.errors import UserError
+from rnd.models.policy.mlp import WidthOptions
 from rnd.report.events import Events
 from rnd.report.options import WatchOptions
 from rnd.report.play import Camera, as_picture, environment, episode, play, screen
 from rnd.report.strip import events_near
 from rnd.report.video import ACCENT, CURVE, GAME, HEIGHT, WIDTH, Overlay
 from rnd.report.watch import watch
-from rnd.transitions import Transitions
 
 
 def quiet():

@@ -23,16 +23,16 @@ import numpy as np
 from rich.console import Console
 
 from rnd.bench.progress import Progress
-from rnd.console import say
+from rnd.config.presets import ATARI_GAMES, preset
+from rnd.config.ranges import PositiveFloat, PositiveInt, Threads
 from rnd.envs import native
 from rnd.envs.factories import rom_of
 from rnd.envs.interface import VectorEnv
 from rnd.envs.native_envs import NativeEnvs, why_not
 from rnd.envs.registry import cores
 from rnd.envs.workers import WorkerEnvs
-from rnd.errors import UserError, nearest
-from rnd.presets import ATARI_GAMES, preset
-from rnd.ranges import PositiveFloat, PositiveInt, Threads
+from rnd.foundation.console import say
+from rnd.foundation.errors import UserError, nearest
 
 BASELINE = "AtariVectorEnv"
 

@@ -22,10 +22,10 @@ from rnd.bench.options import BenchOptions
 from rnd.bench.progress import Progress
 from rnd.bench.synthetic import SyntheticAtari
 from rnd.config import Config
+from rnd.config.ranges import PositiveInt
+from rnd.device.graphs import WARM_UP
 from rnd.envs.registry import on_gpu
-from rnd.graphs import WARM_UP
-from rnd.ranges import PositiveInt
-from rnd.trainer import Trainer
+from rnd.training.trainer import Trainer
 
 
 @dataclass(frozen=True)

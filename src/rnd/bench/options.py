@@ -6,9 +6,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from rnd.config import Config
-from rnd.errors import UserError, nearest
-from rnd.presets import ATARI_GAMES, preset
-from rnd.ranges import PositiveInt
+from rnd.config.presets import ATARI_GAMES, preset
+from rnd.config.ranges import PositiveInt
+from rnd.foundation.errors import UserError, nearest
 
 
 @dataclass(frozen=True)

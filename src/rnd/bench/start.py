@@ -22,11 +22,11 @@ from rich.table import Table
 from rnd.bench.options import BenchOptions
 from rnd.bench.progress import Progress
 from rnd.config import Config
+from rnd.config.ranges import PositiveFloat
 from rnd.envs.factories import rom_of
 from rnd.envs.registry import on_gpu
-from rnd.errors import RunError
+from rnd.foundation.errors import RunError
 from rnd.jobs.process import last_line, start_process
-from rnd.ranges import PositiveFloat
 
 CACHES = ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR", "CUDA_CACHE_PATH", "XDG_CACHE_HOME")
 """Where PyTorch's compiler, Triton, the driver and rnd keep what they compile."""

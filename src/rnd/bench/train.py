@@ -27,15 +27,15 @@ from rnd.bench.learner import in_milliseconds
 from rnd.bench.learner import measure as measure_learner
 from rnd.bench.options import BenchOptions
 from rnd.bench.progress import Progress
+from rnd.checkpoint import zoo
+from rnd.checkpoint.export import load_agent
 from rnd.config import Config
+from rnd.config.ranges import PositiveInt, Threads
 from rnd.envs.native_envs import NativeEnvs
 from rnd.envs.registry import on_gpu
-from rnd.errors import UserError
-from rnd.ranges import PositiveInt, Threads
-from rnd.record import zoo
-from rnd.record.export import load_agent
+from rnd.foundation.errors import UserError
 from rnd.run import timing
-from rnd.trainer import Trainer
+from rnd.training.trainer import Trainer
 
 SHARES = ("emulation", "inference", "learning", "other")
 TURN = 4

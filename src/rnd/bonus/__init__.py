@@ -1,10 +1,10 @@
-"""Intrinsic rewards: one file per bonus. `rnd.components.BONUSES` names them; docs/bonuses.md: how to write one."""
+"""Intrinsic rewards: one file per bonus, named in `rnd.config.components.BONUSES`; docs/own-bonus.md: your own."""
 
 from __future__ import annotations
 
 from rnd.bonus.base import Bonus
-from rnd.components import BONUSES
 from rnd.config import Config
+from rnd.config.components import BONUSES
 from rnd.envs.spec import EnvSpec
 
 

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from rnd.config import BonusOptions
-from rnd.transitions import Transitions
+from rnd.data.transitions import Transitions
 
 
 class Bonus(nn.Module):

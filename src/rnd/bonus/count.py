@@ -15,11 +15,11 @@ import torch
 from torch import Tensor
 
 from rnd.bonus.base import Bonus
+from rnd.bonus.hashing import CHUNK, hash64, mix, weyl
 from rnd.config import BonusOptions
+from rnd.data.transitions import Transitions
 from rnd.distributed import SINGLE_PROCESS, Ranks
 from rnd.envs.spec import ActionSpec, ObservationSpec
-from rnd.hashing import CHUNK, hash64, mix, weyl
-from rnd.transitions import Transitions
 
 ROWS, SLOTS = 4, 1 << 20
 """32 MB. With 100,000 distinct observations about one in 10,000 is counted too high."""

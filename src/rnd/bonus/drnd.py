@@ -14,10 +14,10 @@ from rnd.bonus.base import kept
 from rnd.bonus.prediction import squared_error
 from rnd.bonus.rnd import RND
 from rnd.config import BonusOptions, state_field
+from rnd.config.ranges import Fraction, PositiveInt
+from rnd.data.transitions import Transitions
 from rnd.envs.spec import ActionSpec, ObservationSpec
-from rnd.networks import target_network
-from rnd.ranges import Fraction, PositiveInt
-from rnd.transitions import Transitions
+from rnd.models.networks import target_network
 
 SMALLEST_VARIANCE = 1e-8
 """Of the targets, where they all agree: on an observation that is exactly the mean."""

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from rnd.actions import encode
 from rnd.bonus.prediction import PredictionBonus
 from rnd.config import BonusOptions
+from rnd.data.transitions import Transitions
 from rnd.envs.spec import ActionSpec, ObservationSpec
-from rnd.networks import ActionPredictor, target_network
-from rnd.transitions import Transitions
+from rnd.models.actions import encode
+from rnd.models.networks import ActionPredictor, target_network
 
 
 class Dynamics(PredictionBonus):

@@ -6,8 +6,8 @@ from torch import Tensor
 
 from rnd.bonus.base import Bonus
 from rnd.config import BonusOptions
+from rnd.data.transitions import Transitions
 from rnd.envs.spec import ActionSpec, ObservationSpec
-from rnd.transitions import Transitions
 
 
 class NoBonus(Bonus):

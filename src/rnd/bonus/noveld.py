@@ -10,9 +10,9 @@ from torch import Tensor
 from rnd.bonus.prediction import squared_error
 from rnd.bonus.rnd import RND
 from rnd.config import BonusOptions
+from rnd.config.ranges import Fraction, PositiveInt
+from rnd.data.transitions import Transitions
 from rnd.envs.spec import ActionSpec, ObservationSpec
-from rnd.ranges import Fraction, PositiveInt
-from rnd.transitions import Transitions
 
 
 class NovelD(RND):

@@ -12,9 +12,9 @@ from torch import Tensor
 
 from rnd.bonus.base import Bonus, kept
 from rnd.config import BonusOptions
+from rnd.data.normalize import Whitener
+from rnd.data.transitions import Transitions
 from rnd.envs.spec import ObservationSpec
-from rnd.normalize import Whitener
-from rnd.transitions import Transitions
 
 
 class PredictionBonus(Bonus):

@@ -15,13 +15,13 @@ import torch
 from torch import Tensor
 
 from rnd.bonus.base import kept
+from rnd.bonus.hashing import mix32
 from rnd.bonus.prediction import squared_error
 from rnd.bonus.rnd import RND
 from rnd.config import BonusOptions
+from rnd.config.ranges import Fraction, NonNegativeFloat
+from rnd.data.transitions import Transitions
 from rnd.envs.spec import ActionSpec, ObservationSpec
-from rnd.hashing import mix32
-from rnd.ranges import Fraction, NonNegativeFloat
-from rnd.transitions import Transitions
 
 TILES = 6
 """Sizes of masked tiles: 1, 2, 4, 8, 12 and 16 pixels on a side."""

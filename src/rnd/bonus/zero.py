@@ -6,9 +6,9 @@ from torch import Tensor
 
 from rnd.bonus.prediction import PredictionBonus
 from rnd.config import BonusOptions
+from rnd.data.transitions import Transitions
 from rnd.envs.spec import ActionSpec, ObservationSpec
-from rnd.networks import predictor_network
-from rnd.transitions import Transitions
+from rnd.models.networks import predictor_network
 
 
 class Zero(PredictionBonus):

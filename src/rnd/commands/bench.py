@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 
 from rnd.cli import parse
-from rnd.errors import UserError, nearest
+from rnd.foundation.errors import UserError, nearest
 
 BENCHES = {
     "envs": ("rnd.bench.envs", "frames/s of the Atari backends beside ale-py's AtariVectorEnv"),

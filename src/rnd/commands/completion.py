@@ -7,8 +7,8 @@ from importlib import import_module
 from typing import Any
 
 from rnd.cli import COMMANDS, flags, parse, positional
-from rnd.components import BONUSES, POLICIES
-from rnd.errors import UserError, nearest
+from rnd.config.components import BONUSES, POLICIES
+from rnd.foundation.errors import UserError, nearest
 
 DESCRIPTION = "Print the completion script of a shell, bash or zsh. For this shell: source <(rnd completion bash)."
 
@@ -51,8 +51,8 @@ def names(command: str) -> list[str]:
     """What may follow a command beside flags; files are completed by the shell itself."""
     from rnd.commands.bench import BENCHES
     from rnd.commands.paper import PROGRAMS
+    from rnd.config.presets import ATARI_GAMES
     from rnd.paper.recipes import RECIPES
-    from rnd.presets import ATARI_GAMES
 
     known = {"train": ATARI_GAMES, "paper": [*RECIPES, *PROGRAMS], "bench": BENCHES, "completion": SHELLS}
     return [*known.get(command, ()), "--help"]
@@ -61,7 +61,7 @@ def names(command: str) -> list[str]:
 def tables() -> dict[str, tuple[Any, str]]:
     """Every command with the dataclass of its flags, or an instance with the defaults, and its description."""
     from rnd.commands import bench, evaluate, export, import_, paper, report, resume, train, watch, zoo
-    from rnd.presets import DEFAULT_JOB, preset
+    from rnd.config.presets import DEFAULT_JOB, preset
     from rnd.report.options import WatchOptions
 
     programs = {f"paper {name}": import_module(path) for name, path in paper.PROGRAMS.items()}

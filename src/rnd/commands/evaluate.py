@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 from rnd.cli import parse, positional
 from rnd.config import Config
-from rnd.ranges import PositiveInt, Seed
+from rnd.config.ranges import PositiveInt, Seed
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from rnd.evaluation import Evaluation
-    from rnd.record.export import Agent
+    from rnd.checkpoint.export import Agent
+    from rnd.training.evaluation import Evaluation
 
 DESCRIPTION = (
     "Play a trained agent for many episodes, in parallel, with sampled actions and the environment of its training "
@@ -51,14 +51,14 @@ def main(arguments: list[str]) -> None:
 
     from rich.console import Console
 
-    from rnd.console import say
-    from rnd.evaluation import difference
-    from rnd.record.export import load_agent
-    from rnd.record.files import make_folder, write_json
-    from rnd.record.zoo import locate
+    from rnd.checkpoint.export import load_agent
+    from rnd.checkpoint.zoo import locate
+    from rnd.foundation.console import say
+    from rnd.foundation.files import make_folder, write_json
     from rnd.report.options import WatchOptions
     from rnd.report.watch import watch
-    from rnd.trainer import resolve_device
+    from rnd.training.evaluation import difference
+    from rnd.training.trainer import resolve_device
 
     console, path = Console(), locate(target)
     device = resolve_device(Config(device=options.device))
@@ -88,8 +88,8 @@ def main(arguments: list[str]) -> None:
 
 def default_out(path: Path) -> Path:
     """RUN/evaluation.json for a run folder; an agent's file or a checkpoint may lie where nothing should be added."""
-    from rnd.record.export import agent_name
-    from rnd.record.zoo import EVALUATION
+    from rnd.checkpoint.export import agent_name
+    from rnd.checkpoint.zoo import EVALUATION
 
     if (path / "config.json").is_file():
         return path / EVALUATION
@@ -97,8 +97,8 @@ def default_out(path: Path) -> Path:
 
 
 def play(agent: Agent, options: Options, console: Console) -> Evaluation:
-    from rnd.evaluation import evaluate
-    from rnd.record.progress import Phase
+    from rnd.metrics.progress import Phase
+    from rnd.training.evaluation import evaluate
 
     with Phase(console, "playing", options.episodes, unit="episodes") as phase:
         return evaluate(agent, options.episodes, options.seed, options.greedy, phase.advance)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rnd.cli import parse, positional
-from rnd.errors import UserError
+from rnd.foundation.errors import UserError
 
 DESCRIPTION = (
     "Share a run. Without flags: the agent alone (policy, predictor, target, normaliser) in one .safetensors file with "
@@ -39,9 +39,9 @@ def main(arguments: list[str]) -> None:
     if not (run / "config.json").is_file():
         raise UserError(f"{run} is not a run folder: it has no config.json")
 
-    from rnd.record import zoo
-    from rnd.record.export import export_agent
-    from rnd.record.parts import export_parts, parse_size
+    from rnd.checkpoint import zoo
+    from rnd.checkpoint.export import export_agent
+    from rnd.checkpoint.parts import export_parts, parse_size
 
     if options.half and (options.checkpoint or options.max_part):
         raise UserError(

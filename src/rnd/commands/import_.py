@@ -25,7 +25,7 @@ def main(arguments: list[str]) -> None:
     folder = positional(Options, arguments, "rnd import FOLDER: name the folder that holds parts.json")
     options = parse(Options, arguments, prog="rnd import FOLDER", description=DESCRIPTION)
 
-    from rnd.record.parts import import_parts
+    from rnd.checkpoint.parts import import_parts
 
     run = import_parts(Path(folder), Path(options.out), options.name)
     print(f"run folder: {run.path}; to continue: rnd resume {run.path}")

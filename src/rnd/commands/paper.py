@@ -10,15 +10,15 @@ from rich.console import Console
 from rich.table import Table
 
 from rnd.cli import parse, positional
-from rnd.console import say
-from rnd.errors import RunError, UserError, nearest
+from rnd.config.ranges import Frames, PositiveFloat, PositiveInt, Seed
+from rnd.foundation.console import say
+from rnd.foundation.errors import RunError, UserError, nearest
 from rnd.jobs.planned import PlannedRun, State
+from rnd.metrics.progress import count, duration
 from rnd.paper.drawing import draw_recipe, lines_of, picture_name
 from rnd.paper.plan import Scale, planned_runs
 from rnd.paper.recipes import RECIPES, Recipe, bonuses
 from rnd.paper.speed import frames_per_second
-from rnd.ranges import Frames, PositiveFloat, PositiveInt, Seed
-from rnd.record.progress import count, duration
 from rnd.report.figure import footer
 from rnd.report.options import WatchOptions
 

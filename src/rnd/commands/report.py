@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rnd.cli import parse, positionals
-from rnd.errors import UserError
+from rnd.foundation.errors import UserError
 
 DESCRIPTION = (
     "Write one self-contained HTML page about runs: curves, maps, videos, config. Seeds of one config become one "
@@ -31,7 +31,7 @@ def main(arguments: list[str]) -> None:
 
     from rich.console import Console
 
-    from rnd.console import say
+    from rnd.foundation.console import say
     from rnd.report.page import write_page
     from rnd.report.runs import expand, read_run
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rnd.cli import parse, positional
-from rnd.ranges import Frames
+from rnd.config.ranges import Frames
 
 DESCRIPTION = "Continue a run exactly from its newest checkpoint. RUN is a run folder."
 

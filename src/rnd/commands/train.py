@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 from rnd.api import starting_config
 from rnd.cli import parse, positional, value_of
-from rnd.components import resolve
 from rnd.config import Config
-from rnd.errors import RunError, UserError
-from rnd.presets import ATARI_GAMES, DEFAULT_JOB
-from rnd.ranges import PositiveInt
+from rnd.config.components import resolve
+from rnd.config.presets import ATARI_GAMES, DEFAULT_JOB
+from rnd.config.ranges import PositiveInt
+from rnd.foundation.errors import RunError, UserError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -80,8 +80,8 @@ def flags_of(config: Config) -> Flags:
 
 def read_config(path: Path, trusted: bool) -> Config:
     """The config of another run, without its name: the new run gets one of its own."""
-    from rnd.record import trust
-    from rnd.record.files import read_json, understood
+    from rnd.checkpoint import trust
+    from rnd.foundation.files import read_json, understood
 
     with understood(path, "a config"):
         config = Config.from_dict(read_json(path))
@@ -108,7 +108,7 @@ def seeds_of(text: str) -> list[int]:
 
 def train_seeds(config: Config, seeds: list[int], jobs: int, console: Console) -> None:
     """One run per seed, in processes of their own."""
-    from rnd.console import say
+    from rnd.foundation.console import say
     from rnd.jobs.local import LocalJobs
     from rnd.jobs.planned import PlannedRun, State
 

@@ -18,8 +18,8 @@ def main(arguments: list[str]) -> None:
 
     from rich.console import Console
 
-    from rnd.console import say
-    from rnd.record.zoo import locate
+    from rnd.checkpoint.zoo import locate
+    from rnd.foundation.console import say
     from rnd.report.watch import watch
 
     console = Console()

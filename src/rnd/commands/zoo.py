@@ -22,8 +22,8 @@ def main(arguments: list[str]) -> None:
 
     from rich.console import Console
 
-    from rnd.console import say
-    from rnd.record import zoo
+    from rnd.checkpoint import zoo
+    from rnd.foundation.console import say
 
     console = Console()
     rows = [("name", "mean return", "95%", "frames", "bonus, policy", "environment")]

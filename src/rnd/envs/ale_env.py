@@ -17,7 +17,7 @@ from rnd.envs import native
 from rnd.envs.observations import SCREEN
 from rnd.envs.spec import ActionSpec, Arrays, Env, EnvSpec, ObservationSpec
 from rnd.envs.splitmix import SplitMix64
-from rnd.errors import RunError, UserError
+from rnd.foundation.errors import RunError, UserError
 
 RAW_SCREEN = (210, 160)
 

@@ -7,7 +7,7 @@ from functools import partial
 from rnd.envs.array_env import ArrayEnv, SingleEnv
 from rnd.envs.deep_sea import SIZES, DeepSea
 from rnd.envs.noisy_tv import NoisyTV
-from rnd.errors import UserError, nearest
+from rnd.foundation.errors import UserError, nearest
 
 NAMES = ("rnd/NoisyTV", *(f"rnd/DeepSea-{size}" for size in SIZES))
 

@@ -10,15 +10,15 @@ from contextlib import closing, suppress
 from functools import partial
 from typing import Any
 
-from rnd.components import import_module
 from rnd.config import Config
+from rnd.config.components import import_module
+from rnd.config.presets import ATARI_GAMES, Kind, is_minigrid
 from rnd.envs import builtin
 from rnd.envs.observations import make_encoder
 from rnd.envs.process_io import user_code
 from rnd.envs.spec import Env
 from rnd.envs.splitmix import environment_seed
-from rnd.errors import UserError, nearest
-from rnd.presets import ATARI_GAMES, Kind, is_minigrid
+from rnd.foundation.errors import UserError, nearest
 
 os.environ.setdefault("PYGAME_HIDE_SUPPORT_PROMPT", "1")
 

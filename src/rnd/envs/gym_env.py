@@ -21,12 +21,12 @@ from typing import Any
 
 import numpy as np
 
+from rnd.config.presets import is_minigrid
 from rnd.envs.observations import SUPPORTED, WrongObservationError, is_composite, make_encoder, parts_of
 from rnd.envs.process_io import FAULTS
 from rnd.envs.spec import ActionSpec, Arrays, Env, EnvSpec, buffer_layout
 from rnd.envs.splitmix import mix
-from rnd.errors import RunError, UserError
-from rnd.presets import is_minigrid
+from rnd.foundation.errors import RunError, UserError
 
 LONGEST_EPISODE = 2**20
 """Steps after which an episode is truncated: its actions are kept until it ends, and played again to restore it."""

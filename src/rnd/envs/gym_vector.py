@@ -21,7 +21,7 @@ from rnd.envs.observations import WrongObservationError, make_encoder
 from rnd.envs.process_io import user_code
 from rnd.envs.spec import Arrays, EnvSpec
 from rnd.envs.splitmix import environment_seed
-from rnd.errors import RunError, UserError
+from rnd.foundation.errors import RunError, UserError
 
 WHO = "the vector environment"
 MODES = ("SAME_STEP", "NEXT_STEP", "DISABLED")

@@ -21,7 +21,7 @@ from torch import Tensor
 
 from rnd.envs.process_io import pack_bytes, unpack_bytes
 from rnd.envs.spec import Arrays, EnvSpec, StepCheck, buffer_layout
-from rnd.errors import RunError, UserError
+from rnd.foundation.errors import RunError, UserError
 
 Rows = Literal["array", "packed", "ragged", "shared"]
 """How an array of a saved state holds the environments of a rank.

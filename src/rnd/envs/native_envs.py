@@ -6,7 +6,6 @@ Legend: N environments.
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,6 +15,7 @@ from rnd.envs import native
 from rnd.envs.ale_env import atari_spec, room_number
 from rnd.envs.factories import rom_of
 from rnd.envs.interface import Buffers, Rows, VectorEnv
+from rnd.envs.native.roms import read_rom
 from rnd.envs.process_io import pack_bytes, unpack_bytes
 from rnd.envs.spec import Arrays
 from rnd.envs.splitmix import environment_seed
@@ -43,10 +43,8 @@ class NativeEnvs(VectorEnv):
     """All environments in one native batch. `spin`: wait by polling, for where the threads leave a core free."""
 
     def __init__(self, config: Config, threads: int, groups: int = GROUPS, spin: bool = False):
-        from ale_py import roms
-
         env, self.rom = config.env, rom_of(config.env.id)
-        rom = Path(roms.get_rom_path(self.rom)).read_bytes()
+        rom = read_rom(self.rom)
         self.batch = native.AtariBatch(
             rom,
             self.rom,

@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from rnd.config.presets import is_minigrid
 from rnd.envs.spec import ObservationSpec
-from rnd.errors import RunError, UserError
-from rnd.presets import is_minigrid
+from rnd.foundation.errors import RunError, UserError
 
 SCREEN = 84
 LAYOUTS = ("HW", "HWC", "CHW", "SHWC", "SCHW", "HWCS")

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 import numpy as np
 
 from rnd.envs.spec import Arrays, Layout
-from rnd.errors import RunError, UserError
+from rnd.foundation.errors import RunError, UserError
 
 ALIGNMENT = 64
 """A cache line: no two arrays share one."""

@@ -14,8 +14,8 @@ from rnd.config import Config
 from rnd.envs.factories import call_factory, flattens, gym_factory, make_env
 from rnd.envs.interface import VectorEnv
 from rnd.envs.local import ArrayVectorEnv, LocalEnvs
-from rnd.errors import UserError
-from rnd.launch import launched
+from rnd.foundation.errors import UserError
+from rnd.foundation.launch import launched
 
 
 def make(config: Config) -> VectorEnv:

@@ -15,6 +15,8 @@ import numpy as np
 Arrays = dict[str, np.ndarray]
 Layout = dict[str, tuple[tuple[int, ...], Any]]
 """Shape and type of arrays by name."""
+STACK = 4
+"""Frames that a policy for images reads."""
 
 
 @dataclass(frozen=True)
@@ -34,6 +36,11 @@ class ObservationSpec:
     @property
     def dtype(self) -> Any:
         return np.uint8 if self.kind == "image" else np.float32
+
+    @property
+    def stack(self) -> int:
+        """Frames that a policy reads: a stack of images, or one vector."""
+        return STACK if self.kind == "image" else 1
 
 
 @dataclass(frozen=True)

@@ -21,10 +21,10 @@ from typing import Any
 import numpy as np
 
 from rnd.config import Config
-from rnd.console import protect_output
 from rnd.envs.factories import make_env
 from rnd.envs.process_io import FAULTS, SharedArrays, describe_error, pack_bytes, unpack_bytes
 from rnd.envs.spec import Env, EnvSpec, Layout, buffer_layout, check_repeats
+from rnd.foundation.console import protect_output
 
 MESSAGE = b"\xff"
 """In the command pipe, instead of a group's number: read a message from the socket."""

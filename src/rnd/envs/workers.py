@@ -29,7 +29,7 @@ from rnd.envs.interface import Buffers, Rows, VectorEnv
 from rnd.envs.process_io import SharedArrays, environment_error, pack_bytes, unpack_bytes
 from rnd.envs.spec import Arrays
 from rnd.envs.worker import FAILED, LOAD, MESSAGE, REPEATS, RESET, SAVE, STEPPED, shared_layout
-from rnd.errors import RunError
+from rnd.foundation.errors import RunError
 
 GROUPS = 2
 START_SECONDS = 120.0

@@ -10,13 +10,13 @@ from collections.abc import Iterator, Sequence
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
-from rnd.console import say
 from rnd.envs.registry import cores, on_gpu
+from rnd.foundation.console import say
+from rnd.foundation.files import open_regular
 from rnd.jobs.planned import PlannedRun
 from rnd.jobs.process import last_line, start_process
 from rnd.jobs.scheduler import Outcome, frames_done, job_files, limit_threads
-from rnd.record.files import open_regular
-from rnd.record.progress import LINE_EVERY, count
+from rnd.metrics.progress import LINE_EVERY, count
 
 POLL = 0.5
 """Seconds between two checks of the jobs."""

@@ -15,7 +15,7 @@ from typing import IO
 from rich.console import Console
 
 from rnd.config import Config
-from rnd.record.files import open_regular, read_json, understood, write_json
+from rnd.foundation.files import open_regular, read_json, understood, write_json
 
 
 def start_process(

@@ -18,13 +18,13 @@ from typing import Any
 
 from rich.console import Console
 
-from rnd.console import say
-from rnd.errors import RunError, UserError, install
+from rnd.foundation.console import say
+from rnd.foundation.errors import RunError, UserError, install
+from rnd.foundation.files import open_regular, write_json
 from rnd.jobs.local import POLL, Bars
 from rnd.jobs.planned import PlannedRun
 from rnd.jobs.process import train
 from rnd.jobs.scheduler import Outcome, frames_done, job_files, limit_threads
-from rnd.record.files import open_regular, write_json
 
 MAX_RETRIES = 20
 """Times that a run may lose its worker. Machines are taken away often, but a run that kills its worker must end."""

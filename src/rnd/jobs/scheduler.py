@@ -13,8 +13,8 @@ from typing import Protocol
 
 from rnd.config import Config
 from rnd.envs.registry import emulator_threads
+from rnd.foundation.files import open_regular
 from rnd.jobs.planned import PlannedRun
-from rnd.record.files import open_regular
 
 
 @dataclass(frozen=True)

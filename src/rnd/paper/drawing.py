@@ -9,12 +9,12 @@ from pathlib import Path
 
 import numpy as np
 
+from rnd.foundation.statistics import mean_and_error
+from rnd.foundation.tables import csv_text
 from rnd.jobs.planned import PlannedRun
 from rnd.paper.plan import Scale
 from rnd.paper.recipes import SIX_GAMES, TABLE1, Recipe
-from rnd.record.tables import csv_text
 from rnd.report.figure import Line, Panel, Picture, draw, footer, new_figure, save
-from rnd.statistics import mean_and_error
 
 MEASURES = {"return_mean": "mean episodic return", "return_best": "best episodic return so far", "rooms": "rooms found"}
 

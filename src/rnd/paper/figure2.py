@@ -19,11 +19,11 @@ from rich.console import Console
 from rich.progress import track
 from torch import Generator, Tensor
 
-from rnd.console import say
-from rnd.errors import UserError
+from rnd.config.ranges import PositiveFloat, PositiveInt, Width, check_ranges
+from rnd.foundation.console import say
+from rnd.foundation.errors import UserError
+from rnd.foundation.tables import csv_text
 from rnd.paper.mnist import Digits, load
-from rnd.ranges import PositiveFloat, PositiveInt, Width, check_ranges
-from rnd.record.tables import csv_text
 from rnd.report.aggregate import Curve, curves_over_seeds
 from rnd.report.figure import new_figure, save
 

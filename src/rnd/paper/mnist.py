@@ -14,9 +14,9 @@ import numpy as np
 from rich.console import Console
 from rich.progress import Progress
 
-from rnd.console import say
-from rnd.errors import UserError, install
-from rnd.record.files import read_file, write_atomically
+from rnd.foundation.console import say
+from rnd.foundation.errors import UserError, install
+from rnd.foundation.files import read_file, write_atomically
 
 FILES = {
     "train-images-idx3-ubyte.gz": "440fcabf73cc546fa21475e81ea370265605f56be210a4024d2ca8f203523609",

@@ -23,15 +23,15 @@ from torch import Tensor
 
 from rnd import envs
 from rnd.config import Config
-from rnd.console import say
+from rnd.config.presets import preset
+from rnd.config.ranges import Frames, PositiveInt, check_ranges
+from rnd.data.transitions import Rollout, Transitions, in_chunks
 from rnd.envs.noisy_tv import NoisyTV
-from rnd.presets import preset
-from rnd.ranges import Frames, PositiveInt, check_ranges
-from rnd.record.tables import csv_text
+from rnd.foundation.console import say
+from rnd.foundation.tables import csv_text
 from rnd.report.aggregate import curves_over_seeds
 from rnd.report.figure import new_figure, save
-from rnd.trainer import Trainer
-from rnd.transitions import Rollout, Transitions, in_chunks
+from rnd.training.trainer import Trainer
 
 GAME = "rnd/NoisyTV"
 BONUSES = ("dynamics", "rnd")

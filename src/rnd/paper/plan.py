@@ -12,10 +12,10 @@ from itertools import product
 from pathlib import Path
 
 from rnd.config import Config
-from rnd.errors import UserError, nearest
+from rnd.foundation.errors import UserError, nearest
 from rnd.jobs.planned import PlannedRun
+from rnd.metrics.progress import count
 from rnd.paper.recipes import Recipe
-from rnd.record.progress import count
 from rnd.report.runs import digest, game_of
 
 FEWEST_SEEDS = 2

@@ -19,10 +19,10 @@ import torch
 from rich.console import Console
 from torch import Tensor, nn
 
-from rnd.console import say
-from rnd.networks import linear
-from rnd.ranges import PositiveInt, check_ranges
-from rnd.record.tables import csv_text
+from rnd.config.ranges import PositiveInt, check_ranges
+from rnd.foundation.console import say
+from rnd.foundation.tables import csv_text
+from rnd.models.networks import linear
 from rnd.report.aggregate import Curve, curves_over_seeds
 from rnd.report.figure import legend_below, new_figure, save
 

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from rnd.config import Config
+from rnd.config.presets import ATARI_GAMES, atari, preset
 from rnd.envs.factories import kind_of
-from rnd.presets import ATARI_GAMES, atari, preset
 from rnd.report.figure import ReferenceLine
 
 ROLLOUTS = 30_000

@@ -12,9 +12,9 @@ from pathlib import Path
 import numpy as np
 
 from rnd.config import Config
+from rnd.foundation.files import read_json, understood, write_json
 from rnd.jobs.planned import PlannedRun
 from rnd.paper.recipes import Recipe
-from rnd.record.files import read_json, understood, write_json
 
 PROBE_ENVS = 16
 PROBE_ROLLOUTS = 3
@@ -48,7 +48,7 @@ def probe(config: Config) -> float:
     import torch
 
     from rnd import envs
-    from rnd.trainer import Trainer
+    from rnd.training.trainer import Trainer
 
     few = config.env.num_envs if torch.cuda.is_available() else min(PROBE_ENVS, config.env.num_envs)
     small = replace(config, env=replace(config.env, num_envs=few), bonus="rnd")

@@ -1,7 +1,7 @@
 """`rnd.Bonus`: the intrinsic reward of the paper's agent, for a loop of your own.
 
-The networks are those of `rnd.bonus`, the scale is `rnd.normalize.ReturnScaler`: what `rnd train` uses itself. Here
-batches of your observations become steps (`rnd.plugins.steps`), which are kept until the next update.
+The networks are those of `rnd.bonus`, the scale is `rnd.data.normalize.ReturnScaler`: what `rnd train` uses itself.
+Here batches of your observations become steps (`rnd.plugins.steps`), which are kept until the next update.
 
 Legend: T steps, N environments.
 """
@@ -18,21 +18,21 @@ import torch
 from torch import Tensor
 
 from rnd.bonus import make_bonus
-from rnd.components import BONUSES
+from rnd.checkpoint import trust
+from rnd.checkpoint.checkpoint import pack, unpack
+from rnd.checkpoint.export import read_tensors, write_tensors
+from rnd.checkpoint.metadata import misfit
 from rnd.config import BonusOptions, Config, EnvConfig, open_options
-from rnd.errors import UserError
-from rnd.graphs import channels_last, find_device
-from rnd.normalize import ReturnScaler
+from rnd.config.components import BONUSES
+from rnd.data.normalize import ReturnScaler
+from rnd.device.graphs import channels_last, find_device
+from rnd.envs.spaces import as_array, like, space_from_dict, space_to_dict
+from rnd.foundation.errors import UserError
+from rnd.foundation.files import understood
 from rnd.plugins.episodes import EpisodeMemory
-from rnd.plugins.spaces import as_array, like, space_from_dict, space_to_dict
 from rnd.plugins.steps import StepEncoder, Steps, joined
-from rnd.ppo import NonFiniteLossError, laid_out_like
-from rnd.record import trust
-from rnd.record.about import misfit
-from rnd.record.checkpoint import pack, unpack
-from rnd.record.export import read_tensors, write_tensors
-from rnd.record.files import understood
-from rnd.trainer import draw_seed
+from rnd.training.ppo import NonFiniteLossError, laid_out_like
+from rnd.training.trainer import draw_seed
 
 FORMAT, CARD = 1, "rnd.bonus"
 MOST_PENDING = 2**31

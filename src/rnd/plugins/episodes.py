@@ -3,7 +3,7 @@
 Legend: T steps, N environments, X the shape of one observation.
 
 Steps come one by one here, so what was visited is a set on the host: one of a few thousand visits is found at once.
-`rnd.visits` is for whole rollouts on a GPU that the host does not wait for.
+`rnd.bonus.visits` is for whole rollouts on a GPU that the host does not wait for.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from rnd.hashing import hash_rollout
+from rnd.bonus.hashing import hash_rollout
 
 
 class EpisodeMemory:

@@ -18,9 +18,9 @@ from gymnasium.utils import RecordConstructorArgs
 from gymnasium.vector import VectorWrapper
 
 from rnd.envs.gym_vector import autoreset_mode, row_of
+from rnd.envs.spaces import replace_rows
 from rnd.plugins.bonus import Bonus
 from rnd.plugins.reward import Combine, IntrinsicRewardMixin
-from rnd.plugins.spaces import replace_rows
 
 KEYS = ("extrinsic_reward", "intrinsic_reward")
 

@@ -6,7 +6,7 @@ import math
 from pathlib import Path
 from typing import Any, Literal, Self, get_args
 
-from rnd.errors import UserError, nearest
+from rnd.foundation.errors import UserError, nearest
 from rnd.plugins.bonus import Bonus
 
 Combine = Literal["sum", "info", "only"]

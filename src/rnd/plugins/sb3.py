@@ -17,11 +17,11 @@ import torch
 from gymnasium import spaces
 from torch import nn
 
-from rnd.errors import UserError, install
+from rnd.envs.spaces import replace_rows
+from rnd.foundation.errors import UserError, install
 from rnd.plugins.bonus import Bonus
 from rnd.plugins.reward import Combine, IntrinsicRewardMixin
-from rnd.plugins.spaces import replace_rows
-from rnd.returns import two_streams
+from rnd.training.returns import two_streams
 
 try:
     from stable_baselines3 import PPO

@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from rnd.data.transitions import Transitions, steps_per_chunk
+from rnd.envs.spaces import ActionEncoder, ObservationEncoder, as_tensor
 from rnd.envs.spec import ActionSpec, EnvSpec
-from rnd.errors import UserError
-from rnd.plugins.spaces import ActionEncoder, ObservationEncoder, as_tensor
-from rnd.transitions import Transitions, steps_per_chunk
+from rnd.foundation.errors import UserError
 
 
 class Steps(NamedTuple):

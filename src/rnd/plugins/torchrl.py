@@ -16,7 +16,7 @@ import torch
 from gymnasium import spaces
 from torch import Tensor
 
-from rnd.errors import install
+from rnd.foundation.errors import install
 from rnd.plugins.bonus import Bonus
 
 try:

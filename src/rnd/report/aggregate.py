@@ -14,7 +14,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from rnd import statistics
+from rnd.foundation import statistics
 
 K = TypeVar("K", bound=Hashable)
 

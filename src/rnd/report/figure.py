@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from rnd.record.files import replacing_by_name, write_atomically
-from rnd.record.progress import count
-from rnd.record.tables import csv_text
+from rnd.foundation.files import replacing_by_name, write_atomically
+from rnd.foundation.tables import csv_text
+from rnd.metrics.progress import count
 from rnd.report.aggregate import Curve, align, interquartile, mean_and_error
 from rnd.report.runs import Run, averaged
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from rnd.envs.factories import gym_factory
-from rnd.errors import UserError
+from rnd.foundation.errors import UserError
 
 EPISODES = 4
 """Episodes that are compared to see whether the layout changes."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from rnd.ranges import NonNegativeInt, PositiveInt, Seed
+from rnd.config.ranges import NonNegativeInt, PositiveInt, Seed
 from rnd.report.spikes import MOST
 
 

@@ -11,10 +11,11 @@ from pathlib import Path
 
 import numpy as np
 
-from rnd import __version__, statistics
-from rnd.record.files import make_folder, read_file, write_atomically
-from rnd.record.health import RunHealth
-from rnd.record.progress import Trend, count, duration
+from rnd import __version__
+from rnd.foundation import statistics
+from rnd.foundation.files import make_folder, read_file, write_atomically
+from rnd.metrics.health import RunHealth
+from rnd.metrics.progress import Trend, count, duration
 from rnd.report.aggregate import align, mean_and_error, thin
 from rnd.report.chart import Seed, Series, colour_class, line_chart, number
 from rnd.report.maps import map_of, style

@@ -18,18 +18,18 @@ import numpy as np
 import torch
 
 from rnd import envs
+from rnd.checkpoint.export import Agent
 from rnd.config import Config
+from rnd.data.transitions import Transitions
 from rnd.envs.factories import flattens, gym_factory, make_env
 from rnd.envs.gym_env import GymEnv
 from rnd.envs.interface import VectorEnv
 from rnd.envs.local import LocalEnvs
 from rnd.envs.splitmix import environment_seed
-from rnd.errors import UserError
-from rnd.evaluation import LONGEST
-from rnd.record.export import Agent
+from rnd.foundation.errors import UserError
 from rnd.report.events import Events
-from rnd.rollout import Collector
-from rnd.transitions import Transitions
+from rnd.training.collector import Collector
+from rnd.training.evaluation import LONGEST
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Sequence
 
 from rnd.config import Config
-from rnd.presets import ATARI_GAMES, changes
+from rnd.config.presets import ATARI_GAMES, changes
 from rnd.report.markup import Html, markup
 from rnd.report.runs import Group, Run, differences
 

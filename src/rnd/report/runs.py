@@ -14,13 +14,13 @@ from typing import Any
 
 import numpy as np
 
-from rnd.components import resolve
 from rnd.config import Config
-from rnd.errors import UserError
-from rnd.presets import changes
-from rnd.record.files import read_json
-from rnd.record.metrics import read_csv
-from rnd.record.progress import count
+from rnd.config.components import resolve
+from rnd.config.presets import changes
+from rnd.foundation.errors import UserError
+from rnd.foundation.files import read_json
+from rnd.metrics.metrics import read_csv
+from rnd.metrics.progress import count
 
 Columns = dict[str, np.ndarray]
 

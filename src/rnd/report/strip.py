@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from rnd.record.tables import csv_text
+from rnd.foundation.tables import csv_text
 from rnd.report.figure import COLOURS, new_figure, save
 from rnd.report.play import PlayedEpisode
 

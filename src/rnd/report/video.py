@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from rnd.errors import RunError
+from rnd.foundation.errors import RunError
 from rnd.report.play import PlayedStep
 
 WIDTH, HEIGHT = 1152, 480

@@ -12,12 +12,12 @@ from pathlib import Path
 import numpy as np
 from rich.console import Console
 
+from rnd.checkpoint.export import Agent, agent_name, load_agent
 from rnd.config import Config
-from rnd.errors import RunError
-from rnd.ranges import check_ranges
-from rnd.record.export import Agent, agent_name, load_agent
-from rnd.record.files import make_folder, replacing_by_name
-from rnd.record.progress import Phase
+from rnd.config.ranges import check_ranges
+from rnd.foundation.errors import RunError
+from rnd.foundation.files import make_folder, replacing_by_name
+from rnd.metrics.progress import Phase
 from rnd.report.options import WatchOptions
 from rnd.report.play import PlayedEpisode, episode, play
 from rnd.report.runs import game_of

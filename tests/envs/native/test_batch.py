@@ -17,7 +17,7 @@ native = pytest.importorskip("rnd.envs.native")
 if not native.available():
     pytest.skip(native.why_unavailable(), allow_module_level=True)
 
-from rnd.envs.native.exactness import read_rom  # noqa: E402
+from rnd.envs.native.roms import read_rom  # noqa: E402
 
 GAMES = ("montezuma_revenge", "gravitar", "pitfall", "private_eye", "solaris", "venture", "freeway")
 

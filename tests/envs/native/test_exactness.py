@@ -11,7 +11,8 @@ if not native.available():
     pytest.skip(native.why_unavailable(), allow_module_level=True)
 
 from rnd.envs.ale_env import ale_interface  # noqa: E402
-from rnd.envs.native.exactness import compare_game, read_rom  # noqa: E402
+from rnd.envs.native.exactness import compare_game  # noqa: E402
+from rnd.envs.native.roms import read_rom  # noqa: E402
 
 GAMES = ("montezuma_revenge", "gravitar", "pitfall", "private_eye", "solaris", "venture", "freeway")
 

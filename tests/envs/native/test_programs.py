@@ -16,7 +16,7 @@ if not native.available():
 from ale_py import Action, ALEInterface, LoggerMode  # noqa: E402
 
 from rnd.envs.ale_env import ale_interface  # noqa: E402
-from rnd.envs.native.exactness import read_rom  # noqa: E402
+from rnd.envs.native.roms import read_rom  # noqa: E402
 from rnd.envs.splitmix import SplitMix64  # noqa: E402
 
 GAME = "pitfall"  # whose rules both sides read from RAM; the program is ours

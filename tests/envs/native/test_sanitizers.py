@@ -13,7 +13,7 @@ native = pytest.importorskip("rnd.envs.native")
 if not native.available():
     pytest.skip(native.why_unavailable(), allow_module_level=True)
 
-from rnd.envs.native.exactness import rom_path  # noqa: E402
+from rnd.envs.native.roms import rom_path  # noqa: E402
 
 SOURCE = Path(__file__).parents[3] / "src" / "rnd" / "envs" / "native"
 

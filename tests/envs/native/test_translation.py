@@ -22,13 +22,14 @@ if not native.available():
 from test_batch import Rig  # noqa: E402
 
 from rnd.config import Config, EnvConfig  # noqa: E402
+from rnd.config.presets import ATARI_GAMES  # noqa: E402
 from rnd.envs.native import translation  # noqa: E402
 from rnd.envs.native._core import record_reached, scheme  # noqa: E402
-from rnd.envs.native.exactness import compare_game, read_rom  # noqa: E402
+from rnd.envs.native.exactness import compare_game  # noqa: E402
+from rnd.envs.native.roms import read_rom  # noqa: E402
 from rnd.envs.native.translation import NotTranslatedError, TranslatedGame  # noqa: E402
 from rnd.envs.native.translator import EXECUTED, MIRROR_SHIFT, Program  # noqa: E402
 from rnd.envs.native_envs import NativeEnvs  # noqa: E402
-from rnd.presets import ATARI_GAMES  # noqa: E402
 
 GAME = "freeway"
 SLICED = "montezuma_revenge"
@@ -262,7 +263,7 @@ def test_a_cache_folder_that_others_may_write_is_refused(fake_compiler: Path, pr
 def test_of_several_processes_one_compiles(fake_compiler: Path) -> None:
     program = (
         "from rnd.envs.native import translation\ntranslation.RECORDED_FRAMES = 500\n"
-        "from rnd.envs.native.exactness import read_rom\n"
+        "from rnd.envs.native.roms import read_rom\n"
         f"print(translation.TranslatedGame('{GAME}', read_rom('{GAME}'), 'portable').make())"
     )
     command = [sys.executable, "-c", program]

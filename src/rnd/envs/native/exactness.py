@@ -15,12 +15,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass, field
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 
 from rnd.envs.ale_env import ale_interface
 from rnd.envs.native import AtariBatch, available, supported_games, why_unavailable
+from rnd.envs.native.roms import read_rom
 
 EPISODE_FRAMES = 18_000
 STYLES = ("uniform", "held", "moving", "forced")
@@ -70,19 +70,6 @@ def play(style: str, rng: np.random.Generator) -> Iterator[int]:
             yield from [action] * int(rng.integers(4, 40))
         else:
             yield from [int(rng.integers(18))] * int(rng.choice([1, 4, 16, 60]))
-
-
-def rom_path(game: str) -> Path:
-    from ale_py import roms
-
-    path = roms.get_rom_path(game)
-    if path is None:
-        raise ValueError(f"ale-py has no ROM named {game}")
-    return Path(path)
-
-
-def read_rom(game: str) -> bytes:
-    return rom_path(game).read_bytes()
 
 
 def compare(

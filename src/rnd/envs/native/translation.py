@@ -27,6 +27,7 @@ from functools import cache
 from pathlib import Path
 
 from rnd.envs.native._core import AtariBatch, record_reached, scheme, sources
+from rnd.envs.native.roms import read_rom
 from rnd.envs.native.translator import Program
 
 SOURCES = Path(__file__).parent
@@ -219,8 +220,6 @@ class BackgroundTranslation:
 
 def main() -> int:
     import numpy as np
-
-    from rnd.envs.native.exactness import read_rom
 
     for game in sys.argv[1:]:
         start = time.perf_counter()

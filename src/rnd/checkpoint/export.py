@@ -1,0 +1,157 @@
+"""Sharing: an agent in one small file, and a whole checkpoint in parts of a limited size.
+
+An agent file is safetensors: the policy, the bonus (predictor, target, normaliser) and the intrinsic scale, with a JSON
+card in its header that describes it. Loading one runs no code from it. A name that ends in .xz is compressed.
+"""
+
+from __future__ import annotations
+
+import json
+import lzma
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import safetensors.torch
+import torch
+from safetensors import SafetensorError
+from torch import Tensor
+
+from rnd.bonus import make_bonus
+from rnd.bonus.base import Bonus
+from rnd.checkpoint import checkpoint, trust
+from rnd.checkpoint.checkpoint import Checkpoint, largest
+from rnd.checkpoint.metadata import check_types, misfit, spec_from_dict
+from rnd.checkpoint.packing import decompress
+from rnd.config import Config
+from rnd.config.components import resolve
+from rnd.data.normalize import ReturnScaler
+from rnd.foundation.errors import UserError
+from rnd.foundation.files import make_folder, read_file, understood, write_atomically, write_json
+from rnd.models.policy import make_policy
+from rnd.models.policy.base import Policy
+
+CARD = "rnd.card"
+"""Key of the card in the file's metadata."""
+AGENT_FORMAT = 1
+PACKED = ".xz"
+MODULES = ("policy", "bonus", "scaler")
+
+
+class Agent(NamedTuple):
+    """A trained agent, ready to play."""
+
+    config: Config
+    policy: Policy
+    bonus: Bonus
+    card: dict[str, Any]
+    """iteration, frames, score, row (the last metrics), config, spec, versions."""
+
+
+def load_agent(path: str | Path, device: str | torch.device = "cpu", trusted: bool = False) -> Agent:
+    """The agent of a run folder (its newest whole checkpoint), of a checkpoint folder, or of an exported file.
+
+    `trusted`: code that it names (`module:attribute`) may be imported; see `rnd.checkpoint.trust`.
+    """
+    path = Path(path)
+    if not path.exists():
+        raise UserError(f"{path} does not exist; name a run folder, a checkpoint or an exported .safetensors file")
+    with understood(path, "an agent exported by rnd"):
+        card, tensors = read_agent(path) if path.is_file() else from_checkpoint(find_checkpoint(path))
+        config = Config.from_dict(card["config"])
+        trust.check(config, path, trusted)
+        config = resolve(config)
+        config.validate()
+        spec = spec_from_dict(config.env.id, card["spec"])
+        states: dict[str, dict[str, Tensor]] = {name: {} for name in MODULES}
+        for key, tensor in tensors.items():
+            part, _, name = key.partition("/")
+            states.setdefault(part, {})[name] = tensor
+        if problem := misfit(config, spec, states):
+            raise UserError(f"{path} {problem}")
+        policy, bonus = make_policy(config, spec), make_bonus(config, spec)
+        policy.load_state_dict(states["policy"])
+        bonus.load_state_dict(states["bonus"])
+        return Agent(config, policy.to(device).eval(), bonus.to(device).eval(), card)
+
+
+def find_checkpoint(path: Path) -> Checkpoint:
+    if (path / checkpoint.MANIFEST).is_file():
+        return checkpoint.read(path)
+    saved, _ = checkpoint.newest(path / "checkpoints")
+    if saved is None:
+        raise UserError(f"{path} has no checkpoint yet")
+    return saved
+
+
+def from_checkpoint(saved: Checkpoint) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """The card and the tensors that an agent needs."""
+    about = saved.about
+    with understood(saved.path, "a checkpoint of a run"):
+        check_types(about)
+    card = {name: about[name] for name in ("iteration", "frames", "score", "row", "config", "spec", "versions")}
+    state = saved.state | {"scaler": ReturnScaler.shared_state(saved.state["scaler"])}
+    tensors = {f"{part}/{key}": value for part in MODULES for key, value in state[part].items()}
+    card["config"] = card["config"] | {"out": Config.out, "name": None}  # not the paths of the machine that trained it
+    return {"format": AGENT_FORMAT, **card}, tensors
+
+
+# --- the small file ----------------------------------------------------------------------------------
+
+
+def export_agent(run: Path, out: Path | None = None, half: bool = False) -> Path:
+    """Write the agent of a run (or of a file) to NAME.safetensors, and its card beside it; `half` stores weights in 16
+    bits."""
+    card, tensors = read_agent(run) if run.is_file() else from_checkpoint(find_checkpoint(run))
+    if half:
+        tensors = {k: v.half() if v.dtype == torch.float32 else v for k, v in tensors.items()}
+    out = out or run / "export" / f"{run.resolve().name}.safetensors"
+    if unpacked_name(out).suffix != ".safetensors":
+        raise UserError(
+            f"--out {out}: an agent's file ends in .safetensors or .safetensors.xz; nearest: "
+            f"{out.with_suffix('.safetensors')}"
+        )
+    make_folder(out.parent, run)
+    write_tensors(out, tensors, CARD, card)
+    write_json(unpacked_name(out).with_suffix(".json"), card)
+    return out
+
+
+def unpacked_name(path: Path) -> Path:
+    return path.with_suffix("") if path.suffix == PACKED else path
+
+
+def agent_name(path: Path) -> str:
+    """Of an exported file: its own, or that of its folder in the zoo. Of a checkpoint: its number."""
+    named = unpacked_name(path).stem if path.is_file() else path.resolve().name
+    return path.resolve().parent.name if named == "agent" else named
+
+
+def read_agent(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """The card and the tensors of an exported file."""
+    return read_tensors(path, CARD, "an agent exported by rnd", AGENT_FORMAT)
+
+
+def write_tensors(path: Path, tensors: dict[str, Tensor], key: str, card: dict[str, Any]) -> None:
+    """One safetensors file, with a card in its header under `key`."""
+    data = safetensors.torch.save({k: v.contiguous() for k, v in tensors.items()}, {key: json.dumps(card)})
+    write_atomically(path, lzma.compress(data) if path.suffix == PACKED else data)
+
+
+def read_tensors(path: Path, key: str, what: str, version: int) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """The card and the tensors of what `write_tensors` wrote, which is `what` of format `version`."""
+    try:
+        data = read_file(path.resolve(), largest())
+        if path.suffix == PACKED:
+            data = decompress(data)
+        tensors = safetensors.torch.load(data)
+    except (SafetensorError, lzma.LZMAError) as error:
+        raise UserError(f"{path} is not {what} ({error})") from error
+    # A whole file has a header of JSON, and its length before it; safetensors gives the tensors alone.
+    header: dict[str, Any] = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
+    text = header.get("__metadata__", {}).get(key)
+    if text is None:
+        raise UserError(f"{path} is not {what}: it has no card")
+    card: dict[str, Any] = json.loads(text)
+    if card.get("format") != version:
+        raise UserError(f"{path} is {what}, of format {card.get('format')}; this rnd reads format {version}")
+    return card, tensors

@@ -1,0 +1,1 @@
+"""What flows: rollouts as frames, and running statistics."""

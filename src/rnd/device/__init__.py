@@ -1,0 +1,1 @@
+"""GPU and CPU: finding one, generators, CUDA graphs, compilation, memory."""

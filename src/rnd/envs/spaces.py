@@ -1,0 +1,222 @@
+"""Batches of Gymnasium observations and actions as tensors that the bonuses read, and spaces as plain data.
+
+Legend: B any leading shape, (N,) or (T, N); X the shape of one encoded observation, S stacked frames.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from gymnasium import spaces
+from torch import Tensor
+
+from rnd.config.presets import is_minigrid
+from rnd.envs.gym_env import action_spec
+from rnd.envs.observations import (
+    SCREEN,
+    WrongObservationError,
+    channels_per_frame,
+    is_text,
+    layout_of,
+    leaves_of,
+    make_encoder,
+    part_of,
+)
+from rnd.envs.spec import STACK
+from rnd.foundation.errors import UserError
+
+WHO = "the environment"
+
+
+class ObservationEncoder:
+    """Observations of a space as uint8 frames or float32 vectors: the same encoding as in `rnd train`.
+
+    Arrays and tensors of numbers, and grey frames of 84x84, are only reshaped. Everything else is encoded one by one.
+    """
+
+    def __init__(self, space: spaces.Space[Any], env_id: str = WHO, flatten: bool = False):
+        """`env_id` and `flatten` as `make_encoder` reads them."""
+        self.space = space
+        self.leaves = {path: leaf for path, leaf in leaves_of(space) if not is_text(leaf)}
+        missions = any(type(leaf).__name__ == "MissionSpace" for _, leaf in leaves_of(space))
+        # MiniGrid's symbolic view is one-hot in `rnd train`, which knows it by its id.
+        env_id = "MiniGrid-" if missions and env_id == WHO else env_id
+        self.spec, self._write = make_encoder(space, env_id, flatten)
+        boxes = all(isinstance(leaf, spaces.Box) for leaf in self.leaves.values())
+        self.layout = layout_of(space, grid=False) if self.spec.kind == "image" else None
+        """The axes of a picture that is the whole observation."""
+        self._size = dict(zip(self.layout or "", space.shape or (), strict=False))
+        grey = self.layout is not None and channels_per_frame(self.layout, self._size.get("C", 1)) == 1
+        fits = (self._size.get("H"), self._size.get("W")) == (SCREEN, SCREEN) and space.dtype == np.uint8
+        self._numbers = self.spec.kind == "vector" and boxes and not is_minigrid(env_id)
+        self._frames = grey and fits
+
+    def lead(self, obs: Any) -> tuple[int, ...]:
+        """The leading shape B of a batch."""
+        path, leaf = next(iter(self.leaves.items()))
+        shape = tuple(part_of(obs, path).shape) if hasattr(part_of(obs, path), "shape") else None
+        own = len(leaf.shape or ())
+        if shape is None or shape[len(shape) - own :] != (leaf.shape or ()):
+            got = "no array or tensor" if shape is None else f"of the shape {shape}"
+            raise UserError(f"the observations are {got}; they must be batches (N, ...) or (T, N, ...) of {self.space}")
+        return shape[: len(shape) - own]
+
+    def __call__(self, obs: Any) -> Tensor:
+        """[B, X]: the newest frames, or vectors, on the device where they are (the CPU for arrays)."""
+        lead = self.lead(obs)
+        if self._numbers:
+            parts = [as_tensor(part_of(obs, path)).reshape(*lead, -1).float() for path in self.leaves]
+            return parts[0] if len(parts) == 1 else torch.cat(parts, dim=-1)
+        if self._frames:
+            frames = as_tensor(obs)
+            for place in sorted((i for i, axis in enumerate(self._size) if axis in "SC"), reverse=True):
+                frames = frames.select(len(lead) + place, -1)
+            return frames
+        return self._one_by_one(obs, lead)
+
+    def stacks(self, obs: Any) -> Tensor:
+        """[B, S, X] for pictures, oldest frame first: what `dynamics` reads. Vectors as they are."""
+        if self.spec.kind == "vector":
+            return self(obs)
+        axis, count = next(((a, self._size[a]) for a in "SC" if a in self._size), ("", 1))
+        channels = channels_per_frame(self.layout or "", count) if axis == "C" else 1
+        if self.layout is None or count // channels != STACK:
+            raise UserError(
+                f"this bonus reads stacks of {STACK} frames, which {self.space} is not; "
+                f"wrap the environment in gymnasium.wrappers.FrameStackObservation(env, {STACK})"
+            )
+        where = len(self.lead(obs)) + self.layout.index(axis)
+        # The encoder reads the last frame, so each one is rolled to the end in turn.
+        rolled = [as_tensor(obs).roll(-(k + 1) * channels, where) for k in range(STACK)]
+        return torch.stack([self(one) for one in rolled], dim=len(self.lead(obs)))
+
+    def _one_by_one(self, obs: Any, lead: tuple[int, ...]) -> Tensor:
+        count = math.prod(lead)
+        parts = {
+            path: as_array(part_of(obs, path)).reshape(count, *(leaf.shape or ())) for path, leaf in self.leaves.items()
+        }
+        out = np.zeros((count, *self.spec.shape), self.spec.dtype)
+        for i in range(count):
+            try:
+                self._write(nested({path: values[i] for path, values in parts.items()}), out[i])
+            except WrongObservationError as error:
+                raise UserError(f"observation {i}: {error}") from None
+        return torch.from_numpy(out).reshape(*lead, *self.spec.shape)
+
+
+class ActionEncoder:
+    """Actions of a space as the bonuses read them: integers from 0, or float32."""
+
+    def __init__(self, space: spaces.Space[Any]):
+        self.spec = action_spec(space, WHO)
+        self.start = 0 if self.spec.kind == "continuous" else getattr(space, "start", 0)
+
+    def __call__(self, actions: Any, lead: tuple[int, ...]) -> Tensor:
+        values = as_tensor(actions)
+        values = values - torch.as_tensor(self.start, device=values.device) if np.any(self.start) else values
+        dtype = torch.float32 if self.spec.kind == "continuous" else torch.int64
+        return values.reshape(*lead, *self.spec.shape).to(dtype)
+
+
+def nested(parts: dict[tuple[Any, ...], Any]) -> Any:
+    """What the encoder can take apart by the same paths."""
+    if set(parts) == {()}:
+        return parts[()]
+    tree: dict[Any, Any] = {}
+    for path, value in parts.items():
+        node = tree
+        for name in path[:-1]:
+            node = node.setdefault(name, {})
+        node[path[-1]] = value
+    return tree
+
+
+def as_tensor(values: Any) -> Tensor:
+    """Arrays are copied: PyTorch has no tensors that must not be written."""
+    return values if isinstance(values, Tensor) else torch.from_numpy(np.array(values, order="C"))
+
+
+def as_array(values: Any) -> np.ndarray:
+    return values.detach().cpu().numpy() if isinstance(values, Tensor) else np.asarray(values)
+
+
+def replace_rows(obs: Any, rows: dict[int, Any]) -> Any:
+    """A batch of observations, some of which are replaced. A batch of texts stays as it is: no bonus reads it."""
+    if not rows:
+        return obs
+    if isinstance(obs, dict):
+        return {name: replace_rows(part, {i: one[name] for i, one in rows.items()}) for name, part in obs.items()}
+    if isinstance(obs, tuple):
+        parts = [{i: one[k] for i, one in rows.items()} for k in range(len(next(iter(rows.values()))))]
+        return tuple(replace_rows(part, each) for part, each in zip(obs, parts, strict=False))
+    if not isinstance(obs, np.ndarray):
+        return obs
+    changed = obs.copy()
+    for i, one in rows.items():
+        changed[i] = one
+    return changed
+
+
+def like(given: Any, values: Tensor) -> Any:
+    """An array where the observations `given` are arrays, a tensor on their device where they are tensors."""
+    while isinstance(given, dict | tuple):
+        given = next(iter(given.values())) if isinstance(given, dict) else given[0]
+    return values.to(given.device) if isinstance(given, Tensor) else values.cpu().numpy()
+
+
+# --- spaces as plain data --------------------------------------------------------------------------
+
+
+def space_to_dict(space: spaces.Space[Any] | None) -> dict[str, Any] | None:
+    """A space as JSON and arrays. The text of a mission is left out: no network reads it."""
+    kind = type(space).__name__
+    if space is None:
+        return None
+    if isinstance(space, spaces.Dict):
+        return {"kind": kind, "parts": [[name, space_to_dict(part)] for name, part in space.spaces.items()]}
+    if isinstance(space, spaces.Tuple):
+        return {"kind": kind, "parts": [space_to_dict(part) for part in space.spaces]}
+    if isinstance(space, spaces.Box):
+        return {"kind": kind, "low": plain(space.low), "high": plain(space.high), "dtype": str(space.dtype)}
+    if isinstance(space, spaces.Discrete):
+        return {"kind": kind, "n": int(space.n), "start": int(space.start)}
+    if isinstance(space, spaces.MultiDiscrete):
+        return {"kind": kind, "nvec": plain(space.nvec), "start": plain(space.start)}
+    if isinstance(space, spaces.MultiBinary):
+        return {"kind": kind, "n": int(space.n) if isinstance(space.n, int) else list(space.shape)}
+    if is_text(space):
+        return {"kind": kind}
+    raise UserError(f"a space of the kind {kind} cannot be saved")
+
+
+def plain(values: np.ndarray) -> np.ndarray:
+    """In a type that safetensors has."""
+    return values.astype(np.int64) if values.dtype.kind == "u" and values.dtype != np.uint8 else values
+
+
+def space_from_dict(data: dict[str, Any] | None) -> Any:
+    """The inverse of `space_to_dict`."""
+    if data is None:
+        return None
+    kinds: dict[str, Callable[[], Any]] = {
+        "Dict": lambda: spaces.Dict([(name, space_from_dict(part)) for name, part in data["parts"]]),
+        "Tuple": lambda: spaces.Tuple([space_from_dict(part) for part in data["parts"]]),
+        "Box": lambda: spaces.Box(data["low"], data["high"], dtype=np.dtype(data["dtype"]).type),
+        "Discrete": lambda: spaces.Discrete(data["n"], start=data["start"]),
+        "MultiDiscrete": lambda: spaces.MultiDiscrete(data["nvec"], start=data["start"]),
+        "MultiBinary": lambda: spaces.MultiBinary(data["n"]),
+        "Text": lambda: spaces.Text(1),
+        "MissionSpace": MissionSpace,
+    }
+    return kinds[data["kind"]]()
+
+
+class MissionSpace(spaces.Text):
+    """Stands for the mission of a MiniGrid environment, whose own class cannot be made again from plain data."""
+
+    def __init__(self) -> None:
+        super().__init__(1)

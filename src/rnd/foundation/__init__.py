@@ -1,0 +1,1 @@
+"""What everything stands on: errors, printing, files, numbers as text."""

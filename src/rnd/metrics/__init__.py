@@ -1,0 +1,1 @@
+"""One row per iteration: what it holds, and who writes it."""

@@ -1,0 +1,1 @@
+"""Networks: torsos, policies, target and predictor. No training."""

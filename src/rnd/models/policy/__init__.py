@@ -1,0 +1,26 @@
+"""Policy networks: one file per policy. `rnd.config.components.POLICIES` names them."""
+
+from __future__ import annotations
+
+from rnd.config import Config
+from rnd.config.components import POLICIES
+from rnd.envs.spec import EnvSpec
+from rnd.foundation.errors import UserError
+from rnd.models.policy.base import Policy
+from rnd.models.policy.normalized import NormalizedPolicy
+
+
+def make_policy(config: Config, spec: EnvSpec) -> Policy:
+    """The policy network of a run. Refuses one that cannot read the environment's observations."""
+    cls, kind = POLICIES.load(config.policy, Policy), spec.observation.kind
+    if kind not in cls.reads:
+        fits = "cnn" if kind == "image" else "mlp"
+        raise UserError(
+            f"{spec.id} shows {kind}s, which --policy {config.policy} cannot read; nearest: --policy {fits}"
+        )
+    policy: Policy = cls(spec.observation, spec.action, POLICIES.options(config.policy, config.policy_options))
+    if not config.normalize_obs:
+        return policy
+    if kind == "image":
+        raise UserError(f"--normalize-obs is for vectors, and {spec.id} shows pictures; nearest: --no-normalize-obs")
+    return NormalizedPolicy(policy, spec.observation)

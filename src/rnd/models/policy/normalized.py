@@ -1,0 +1,47 @@
+"""Any policy for vectors, with its observations whitened (`--normalize-obs`).
+
+Legend: B any leading shape, T steps, N environments, H hidden size, X the shape of one observation.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from rnd.data.normalize import Whitener
+from rnd.envs.spec import ObservationSpec
+from rnd.models.policy.base import Policy, PolicyOutput
+
+CLIP = 10.0
+"""Deviations from the mean at which an observation is clipped, as in Stable-Baselines3's VecNormalize."""
+
+
+class NormalizedPolicy(Policy):
+    """A policy that reads whitened numbers; what is one-hot stays as it is: rare choices would become large numbers.
+
+    The statistics change between iterations only (`observe`): a rollout is learned from as it was acted in.
+    """
+
+    one_hot: Tensor
+
+    def __init__(self, policy: Policy, observation: ObservationSpec):
+        super().__init__()
+        self.policy, self.whiten = policy, Whitener(observation.shape, CLIP)
+        self.hidden_size, self.compilable = policy.hidden_size, policy.compilable
+        # No list of the observation's length: an agent of a stranger may announce any (`load_agent` builds it on meta).
+        numbers = torch.zeros(observation.shape, dtype=torch.bool)
+        one_hot = torch.tensor(observation.one_hot) if observation.one_hot else numbers
+        self.register_buffer("one_hot", one_hot)
+
+    def observe(self, obs: Tensor) -> None:
+        self.whiten.update(obs)
+
+    def forward(self, obs_BX: Tensor, hidden_BH: Tensor) -> tuple[PolicyOutput, Tensor]:
+        result: tuple[PolicyOutput, Tensor] = self.policy(self.normalized(obs_BX), hidden_BH)
+        return result
+
+    def unroll(self, obs_TNX: Tensor, hidden_NH: Tensor, first_TN: Tensor) -> PolicyOutput:
+        return self.policy.unroll(self.normalized(obs_TNX), hidden_NH, first_TN)
+
+    def normalized(self, obs_BX: Tensor) -> Tensor:
+        return torch.where(self.one_hot, obs_BX, self.whiten(obs_BX))

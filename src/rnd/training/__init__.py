@@ -1,0 +1,1 @@
+"""The algorithm: collect, score, returns, update."""

@@ -1,0 +1,161 @@
+"""The score of a trained agent: many episodes, played at the same time on the environments of training.
+
+Episode n of a seed is the first episode of environment n, with noise of its own. So it is the same however many others
+are played beside it, and every episode counts once: short ones no more often than long ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+
+from rnd import envs
+from rnd.checkpoint.export import Agent
+from rnd.config import Config
+from rnd.device.graphs import channels_last
+from rnd.envs.interface import Episode
+from rnd.envs.splitmix import environment_seed
+from rnd.foundation.statistics import difference_interval, interquartile_mean, mean_interval, probability_of_improvement
+from rnd.models import actions as act
+from rnd.training.collector import Actor
+from rnd.training.random_agent import random_actions
+
+AT_ONCE = 128
+"""Most environments that play at the same time."""
+LONGEST = 100_000
+"""Steps after which an endless episode is cut."""
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Episodes of an agent, in the order of their numbers."""
+
+    env_id: str
+    frames: int
+    """Environment frames that the agent was trained for."""
+    seed: int
+    greedy: bool
+    returns: list[float]
+    """Unclipped."""
+    lengths: list[int]
+    """In steps of the agent."""
+    rooms: list[list[int]]
+    """Rooms entered in each episode, where the game has them."""
+    success_return: float | None = None
+    """An episode with a higher return is a success."""
+
+    @property
+    def mean_return(self) -> float:
+        return float(np.mean(self.returns))
+
+    @property
+    def best_episode(self) -> int:
+        """Number of the episode with the highest return."""
+        return int(np.argmax(self.returns))
+
+    def summary(self) -> dict[str, Any]:
+        """Statistics over the episodes."""
+        returns, rooms = np.array(self.returns), [set(entered) for entered in self.rooms]
+        found: dict[str, Any] = {
+            "episodes": len(returns),
+            "mean_return": self.mean_return,
+            "mean_return_interval_95": list(mean_interval(returns)),
+            "std_return": float(returns.std()),
+            "median_return": float(np.median(returns)),
+            "interquartile_mean_return": float(interquartile_mean(returns)),
+            "best_return": float(returns.max()),
+            "mean_length": float(np.mean(self.lengths)),
+        }
+        if self.success_return is not None:
+            found["success"] = float((returns > self.success_return).mean())
+        if any(rooms):
+            found["rooms"] = len(set().union(*rooms))
+            found["rooms_per_episode"] = float(np.mean([len(entered) for entered in rooms]))
+        return found
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON: the statistics, and every episode."""
+        head = {name: getattr(self, name) for name in ("env_id", "frames", "seed", "greedy")}
+        return head | self.summary() | {"returns": self.returns, "lengths": self.lengths}
+
+
+def difference(first: Evaluation, second: Evaluation) -> dict[str, Any]:
+    """How the first agent compares with the second one."""
+    a, b = np.array(first.returns), np.array(second.returns)
+    return {
+        "mean_difference": float(a.mean() - b.mean()),
+        "mean_difference_interval_95": list(difference_interval(a, b)),
+        "probability_of_improvement": probability_of_improvement([(a, b)]),
+    }
+
+
+def evaluate(
+    agent: Agent,
+    episodes: int = 100,
+    seed: int = 0,
+    greedy: bool = False,
+    progress: Callable[[int], None] = lambda done: None,
+) -> Evaluation:
+    """Play episodes 0 to `episodes` - 1 of a seed; `greedy` takes the most probable action instead of a sample.
+
+    `progress` is called with the number of finished episodes."""
+    played: list[Episode] = []
+    success_return = None
+    for first in range(0, episodes, AT_ONCE):
+        config = evaluation_config(agent.config, seed, first, min(AT_ONCE, episodes - first))
+        some, success_return = play_at_once(agent, config, seed, greedy, progress)
+        played += some
+    return Evaluation(
+        agent.config.env.id,
+        int(agent.card["frames"]),
+        seed,
+        greedy,
+        [one.episode_return for one in played],
+        [one.length for one in played],
+        [sorted(one.rooms) for one in played],
+        success_return,
+    )
+
+
+def evaluation_config(config: Config, seed: int, first: int, count: int) -> Config:
+    """The agent's config for environments `first` to `first + count - 1` of another seed."""
+    if not config.env.id.startswith("rnd/"):  # the run's own seed is part of these problems
+        config = replace(config, seed=seed)
+    return replace(config, env=replace(config.env, num_envs=count, first=first), minibatches=1)
+
+
+def play_at_once(
+    agent: Agent, config: Config, seed: int, greedy: bool, progress: Callable[[int], None]
+) -> tuple[list[Episode], float | None]:
+    """The first episode of every environment of `config`, and above which return one is a success. Environments that
+    have played theirs step on, without the policy."""
+    count, cpu, found = config.env.num_envs, torch.device("cpu"), dict[int, Episode]()
+    generators = [
+        torch.Generator().manual_seed(environment_seed(seed, config.env.first + i) >> 1) for i in range(count)
+    ]
+    with closing(envs.make(config)) as env:
+        actor = Actor(channels_last(agent.policy), env.spec, count)
+        obs, first = env.reset(), torch.ones(count, dtype=torch.bool)
+        actions = torch.as_tensor(random_actions(env, np.random.default_rng(seed)))
+        for _ in range(LONGEST):
+            rows = [i for i in range(count) if i not in found]
+            noise = torch.cat([act.draw_noise(env.spec.action, (1,), generators[i], cpu) for i in rows])
+            actions[rows] = actor.act(obs, first, noise * (not greedy), rows).cpu()
+            step = env.step(actions)
+            for episode in step.info.episodes:
+                found.setdefault(episode.env, episode)
+            if step.info.episodes:
+                progress(config.env.first + len(found))
+            if len(found) == count:
+                break
+            obs, first = step.obs, torch.zeros_like(first)
+        else:
+            state = env.state_dict()
+            endless = [i for i in range(count) if i not in found]
+            found |= {i: Episode(i, float(state["returns"][i]), LONGEST, frozenset()) for i in endless}
+        return [found[i] for i in range(count)], env.spec.success_return

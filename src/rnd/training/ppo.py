@@ -1,0 +1,231 @@
+"""PPO's loss and update (appendix): four epochs of four minibatches, one Adam for policy and predictor.
+
+Legend: T steps, N environments, M minibatches.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Generator, Tensor, nn
+
+from rnd.bonus.base import Bonus
+from rnd.config import Config
+from rnd.data.transitions import Rollout, Transitions
+from rnd.device.graphs import DeviceEvent, GraphedFunction, autocast, compiled
+from rnd.distributed import SINGLE_PROCESS, Ranks
+from rnd.envs.spec import ActionSpec
+from rnd.foundation.errors import RunError
+from rnd.models import actions as act
+from rnd.models.policy.base import Policy, PolicyOutput
+from rnd.training.returns import Targets
+
+
+@dataclass(frozen=True)
+class UpdateBatch:
+    """What the update reads: a rollout with its targets, or some environments of it (a minibatch)."""
+
+    transitions: Transitions
+    logp_TN: Tensor
+    first_TN: Tensor
+    hidden_NH: Tensor
+    targets: Targets
+    bonus_targets: Tensor
+    keep_TN: Tensor
+    """Which transitions train the predictor."""
+    weight_N: Tensor
+    """Weight of the predictor's loss, constant per minibatch: kept transitions here over those of the average rank."""
+
+    @staticmethod
+    def of(rollout: Rollout, targets: Targets, bonus_targets: Tensor) -> UpdateBatch:
+        """The whole rollout. All transitions are kept until an epoch draws its mask."""
+        keep_TN = torch.ones_like(rollout.logp_TN, dtype=torch.bool)
+        weight_N = torch.ones_like(rollout.logp_TN[0])
+        transitions = replace(rollout.transitions, draw=torch.zeros_like(rollout.logp_TN))
+        parts = transitions, rollout.logp_TN, rollout.first_TN, rollout.hidden_NH
+        return UpdateBatch(*parts, targets, bonus_targets, keep_TN, weight_N)
+
+    def envs(self, rows: slice) -> UpdateBatch:
+        """The part of some environments."""
+        return UpdateBatch(
+            self.transitions.envs(rows),
+            self.logp_TN[:, rows],
+            self.first_TN[:, rows],
+            self.hidden_NH[rows],
+            Targets(*(x[:, rows] for x in self.targets)),
+            self.bonus_targets[:, rows],
+            self.keep_TN[:, rows],
+            self.weight_N[rows],
+        )
+
+
+LOSSES = (
+    *("policy_loss", "value_ext_loss", "value_int_loss", "entropy", "approx_kl", "clip_share"),
+    *("bonus_loss", "loss", "grad_norm"),
+)
+"""What an update reports: means over its minibatches."""
+
+
+def policy_loss(
+    config: Config, action: ActionSpec, out: PolicyOutput, taken: Tensor, old_logp: Tensor, targets: Targets
+) -> dict[str, Tensor]:
+    """The parts of PPO's loss, means over the minibatch. Values are not clipped."""
+    logp = act.log_prob(action, out.logits, taken)
+    log_ratio = logp - old_logp
+    ratio = log_ratio.exp()
+    advantages = targets.advantages_TN
+    clipped = ratio.clamp(1 - config.clip_range, 1 + config.clip_range)
+    value_ext = (out.value_ext - targets.returns_ext_TN).square().mean()
+    value_int = (out.value_int - targets.returns_int_TN).square().mean()
+    return {
+        "policy_loss": torch.max(-advantages * ratio, -advantages * clipped).mean(),
+        "value_ext_loss": value_ext if config.train_ext_value else torch.zeros_like(value_ext),
+        "value_int_loss": value_int if config.has_int_stream else torch.zeros_like(value_int),
+        "entropy": act.entropy(action, out.logits).mean(),
+        "approx_kl": ((ratio - 1) - log_ratio).mean().detach(),
+        "clip_share": ((ratio - 1).abs() > config.clip_range).float().mean().detach(),
+    }
+
+
+def minibatch_loss(
+    config: Config, action: ActionSpec, policy: Policy, bonus: Bonus, batch: UpdateBatch
+) -> dict[str, Tensor]:
+    """All losses of one minibatch; "loss" is what is minimised."""
+    transitions = batch.transitions
+    out = policy.unroll(transitions.obs, batch.hidden_NH, batch.first_TN)
+    out = PolicyOutput(*(x.float() for x in out))
+    losses = policy_loss(config, action, out, transitions.actions, batch.logp_TN, batch.targets)
+    bonus_loss = bonus.loss(transitions, batch.bonus_targets, batch.keep_TN, config.keep)
+    losses["bonus_loss"] = bonus_loss * batch.weight_N[0]
+    losses["loss"] = (
+        losses["policy_loss"]
+        - config.entropy_coef * losses["entropy"]
+        + config.value_coef * (losses["value_ext_loss"] + losses["value_int_loss"])
+        + losses["bonus_loss"]
+    )
+    return losses
+
+
+class Learner:
+    """The optimiser and the update of a rollout.
+
+    An epoch never synchronises with the host, so that on CUDA it is one captured graph. Whether a loss or gradient was
+    not finite is kept on the device: the optimiser skips its steps from then on (`found_inf`), and the host reads it
+    once per rollout. With several ranks the epoch is not captured: gradients are averaged between its kernels.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        action: ActionSpec,
+        policy: Policy,
+        bonus: Bonus,
+        generator: Generator,
+        ranks: Ranks = SINGLE_PROCESS,
+    ):
+        self.config, self.action, self.policy, self.bonus, self.ranks = config, action, policy, bonus, ranks
+        self.generator, self.device = generator, generator.device
+        trained = [[p for p in module.parameters() if p.requires_grad] for module in (policy, bonus)]
+        self.parameters = [p for parameters in trained for p in parameters]
+        rates = config.lr, config.bonus_lr or config.lr
+        # one group where the rates are the same: the optimiser launches one kernel per group
+        grouped = [self.parameters] if rates[0] == rates[1] else trained
+        groups = [{"params": parameters, "lr": lr} for parameters, lr in zip(grouped, rates, strict=False)]
+        cuda = self.device.type == "cuda"
+        self.optimizer = torch.optim.Adam(groups, betas=(0.9, 0.999), eps=1e-8, fused=True, capturable=cuda)
+        self.not_finite = torch.zeros((), device=self.device)
+        self.optimizer.found_inf = self.not_finite  # type: ignore[attr-defined]
+        self._loss = compiled(minibatch_loss, config, self.device) if policy.compilable else minibatch_loss
+        self._updated = DeviceEvent(self.device)
+        self._epoch = GraphedFunction(self.epoch, config, self.device) if ranks.world == 1 else self.epoch
+
+    def update(self, rollout: Rollout, targets: Targets, bonus_targets: Tensor) -> dict[str, float]:
+        """Epochs over minibatches of N / minibatches whole environments, in a fixed order; returns the mean losses."""
+        config, batch = self.config, UpdateBatch.of(rollout, targets, bonus_targets)
+        draws = torch.rand(config.epochs, *batch.keep_TN.shape, generator=self.generator, device=self.device)
+        totals = {name: torch.zeros((), device=self.device) for name in LOSSES}
+        for draw_TN in draws:
+            transitions = replace(batch.transitions, draw=draw_TN)
+            batch = replace(batch, transitions=transitions, keep_TN=draw_TN < config.keep)
+            totals = self._epoch(replace(batch, weight_N=self._rank_weight(batch)), totals)
+        self._updated.record()
+        self._updated.wait()
+        count = config.epochs * config.minibatches
+        *sums, not_finite = torch.stack([*totals.values(), self.not_finite]).tolist()
+        losses = {name: total / count for name, total in zip(totals, sums, strict=True)}
+        if not_finite:
+            raise NonFiniteLossError(losses)
+        return losses
+
+    def epoch(self, batch: UpdateBatch, totals: dict[str, Tensor]) -> dict[str, Tensor]:
+        """One optimiser step per minibatch; returns `totals` with the losses added.
+
+        Advances in place, on the device: parameters, Adam's moments, and `not_finite`, which prevents every later step.
+        """
+        size = self.config.env.num_envs // self.config.minibatches
+        for start in range(0, self.config.env.num_envs, size):
+            losses = self._backward(batch.envs(slice(start, start + size)))
+            gradients = [p.grad for p in self.parameters if p.grad is not None]
+            self.ranks.all_mean_([*gradients, *losses.values()])
+            norm = nn.utils.get_total_norm(gradients)
+            self.not_finite.logical_or_(~torch.isfinite(norm + losses["loss"]))
+            self.optimizer.step()
+            new = losses | {"grad_norm": norm}
+            sums = torch._foreach_add(list(totals.values()), [new[name] for name in totals])
+            totals = dict(zip(totals, sums, strict=True))
+        return totals
+
+    def _backward(self, batch: UpdateBatch) -> dict[str, Tensor]:
+        """Gradients of a minibatch; returns its losses."""
+        with autocast(self.config, self.device):
+            losses = self._loss(self.config, self.action, self.policy, self.bonus, batch)
+        self.optimizer.zero_grad(set_to_none=True)
+        losses["loss"].backward()
+        return {name: value.detach() for name, value in losses.items()}
+
+    def compile(self, rollout: Rollout, targets: Targets, bonus_targets: Tensor) -> None:
+        """Compile the loss and its gradient. No step is taken."""
+        batch = UpdateBatch.of(rollout, targets, bonus_targets)
+        self._backward(batch.envs(slice(0, self.config.env.num_envs // self.config.minibatches)))
+        self.optimizer.zero_grad(set_to_none=True)
+
+    def _rank_weight(self, batch: UpdateBatch) -> Tensor:
+        """Weights [N] of the predictor's loss. It is a mean over kept transitions, and ranks keep different numbers of
+        them: weighted so, the mean of all ranks' losses is the mean over all kept transitions."""
+        if self.ranks.world == 1:
+            return batch.weight_N
+        keep_TN, minibatches = batch.keep_TN, self.config.minibatches
+        kept_M = keep_TN.view(len(keep_TN), minibatches, -1).sum((0, 2)).float()
+        average_M = kept_M.clone()
+        self.ranks.all_mean_([average_M])
+        return (kept_M / average_M.clamp_min(1e-6)).repeat_interleave(keep_TN.shape[1] // minibatches)
+
+    def state_dict(self) -> dict[str, dict[str, Tensor]]:
+        """Adam's moments and step counts, by the number of the parameter. Its settings come from the config."""
+        return {str(i): dict(moments) for i, moments in self.optimizer.state_dict()["state"].items()}
+
+    def load_state_dict(self, state: dict[str, dict[str, Tensor]]) -> None:
+        moments = {
+            int(i): {name: laid_out_like(self.parameters[int(i)], value) for name, value in values.items()}
+            for i, values in state.items()
+        }
+        groups = self.optimizer.state_dict()["param_groups"]
+        self.optimizer.load_state_dict({"state": moments, "param_groups": groups})
+
+
+def laid_out_like(parameter: Tensor, value: Tensor) -> Tensor:
+    """`value` in the memory order of its parameter: the fused optimiser reads both element by element."""
+    if value.shape != parameter.shape:
+        return value
+    return torch.empty_like(parameter, dtype=value.dtype, device=value.device, requires_grad=False).copy_(value)
+
+
+class NonFiniteLossError(RunError):
+    """The loss or its gradient is NaN or infinite; no step was taken."""
+
+    def __init__(self, losses: dict[str, float]):
+        values = ", ".join(f"{name} {value:g}" for name, value in losses.items())
+        super().__init__(
+            f"the loss or its gradient is not finite ({values}); no optimiser step was taken; try a smaller --lr"
+        )

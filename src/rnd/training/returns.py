@@ -1,0 +1,136 @@
+"""Two streams of returns and advantages, as pure functions (section 2.3).
+
+Legend: T steps, N environments, E/I extrinsic and intrinsic.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from rnd.config import Config
+from rnd.config.ranges import check_ranges
+from rnd.foundation.errors import UserError
+
+SMALLEST_DEVIATION = 1e-8
+"""Of advantages that are normalised: where all are equal, they become 0."""
+
+
+class Stream(NamedTuple):
+    """One stream after advantage estimation."""
+
+    advantages_TN: Tensor
+    returns_TN: Tensor
+
+
+class Targets(NamedTuple):
+    """Advantages of the policy loss, and the returns that the value heads regress on."""
+
+    advantages_TN: Tensor
+    returns_ext_TN: Tensor
+    returns_int_TN: Tensor
+
+
+def gae(rewards_TN: Tensor, values_TpN: Tensor, done_TN: Tensor, gamma: float, lam: float, episodic: bool) -> Stream:
+    """Generalised advantage estimation; `values` has T + 1 rows. A non-episodic stream is never cut.
+
+    A_t = sum over k >= t of the same episode of (gamma lambda)^(k - t) delta_k, as one product in float64: a loop over
+    time would be hundreds of small kernels on a GPU.
+    """
+    rewards, values = rewards_TN.double(), values_TpN.double()
+    end_TN = done_TN.double() if episodic else torch.zeros_like(rewards)
+    delta_TN = rewards + gamma * values[1:] * (1 - end_TN) - values[:-1]
+    steps = torch.arange(len(rewards), device=rewards.device)
+    lag_TT = steps[None, :] - steps[:, None]
+    weight_TT = torch.where(lag_TT >= 0, (gamma * lam) ** lag_TT.clamp_min(0).double(), 0.0)
+    if episodic:
+        episode_NT = (end_TN.cumsum(0) - end_TN).T
+        weight_NTT = weight_TT * (episode_NT[:, :, None] == episode_NT[:, None, :])
+        advantages_TN = (weight_NTT @ delta_TN.T[:, :, None])[:, :, 0].T
+    else:
+        advantages_TN = weight_TT @ delta_TN
+    dtype = rewards_TN.dtype
+    return Stream(advantages_TN.to(dtype), (advantages_TN + values[:-1]).to(dtype))
+
+
+def standardise(advantages_TN: Tensor, mean: Tensor, var: Tensor) -> Tensor:
+    """Advantages with mean 0 and deviation 1, from the moments of a whole rollout, that of all ranks."""
+    return ((advantages_TN - mean) / (var.sqrt() + SMALLEST_DEVIATION)).to(advantages_TN.dtype)
+
+
+def combine(
+    config: Config,
+    rewards_ext_TN: Tensor,
+    rewards_int_TN: Tensor,
+    values_ext_TpN: Tensor,
+    values_int_TpN: Tensor,
+    done_TN: Tensor,
+    truncation_bootstrap_TN: Tensor,
+) -> Targets:
+    """A = c_E A_E + c_I A_I with one horizon and one discount per stream; or one stream of the summed rewards; or the
+    extrinsic stream alone, without a bonus.
+
+    The truncation bootstrap continues the extrinsic stream, or the one of both, at a time limit. It is a value, not a
+    reward: no coefficient multiplies it.
+    """
+    lam = config.gae_lambda
+    if config.value_heads == 1:
+        rewards_TN = config.ext_coef * rewards_ext_TN + config.int_coef * rewards_int_TN + truncation_bootstrap_TN
+        one = gae(rewards_TN, values_ext_TpN, done_TN, config.gamma_ext, lam, episodic=True)
+        return Targets(one.advantages_TN, one.returns_TN, torch.zeros_like(one.returns_TN))
+    ext = gae(rewards_ext_TN + truncation_bootstrap_TN, values_ext_TpN, done_TN, config.gamma_ext, lam, episodic=True)
+    if not config.has_int_stream:
+        return Targets(config.ext_coef * ext.advantages_TN, ext.returns_TN, torch.zeros_like(ext.returns_TN))
+    int_ = gae(rewards_int_TN, values_int_TpN, done_TN, config.gamma_int, lam, episodic=config.episodic_int)
+    advantages_TN = config.ext_coef * ext.advantages_TN + config.int_coef * int_.advantages_TN
+    return Targets(advantages_TN, ext.returns_TN, int_.returns_TN)
+
+
+def two_streams(
+    rewards_ext: Any,
+    rewards_int: Any,
+    values_ext: Any,
+    values_int: Any,
+    dones: Any,
+    *,
+    truncated_values: Any = None,
+    gamma_ext: float = 0.999,
+    gamma_int: float = 0.99,
+    gae_lambda: float = 0.95,
+    ext_coef: float = 2.0,
+    int_coef: float = 1.0,
+    episodic_int: bool = False,
+) -> Targets:
+    """`combine` for agents of your own: arrays or tensors (T, N), values (T + 1, N) with that of the last observation.
+
+    `dones`: the episode ended with this step. `truncated_values`: V_ext(final observation) where a time limit ended it,
+    0 elsewhere. Returns the combined advantages and the returns of both value heads, in the kind of `rewards_ext`.
+    """
+    given = (rewards_ext, rewards_int, values_ext, values_int, dones)
+    rewards_TN, *rest = (torch.as_tensor(x) for x in given)
+    device, shape = rewards_TN.device, rewards_TN.shape
+    rewards_int_TN, values_ext_TpN, values_int_TpN, done_TN = (x.to(device) for x in rest)
+    longer = (shape[0] + 1, *shape[1:])
+    shapes = dict(
+        zip(("rewards_int", "values_ext", "values_int", "dones"), (shape, longer, longer, shape), strict=True)
+    )
+    for (name, wanted), x in zip(shapes.items(), rest, strict=True):
+        if x.shape != wanted:
+            raise UserError(f"{name} has the shape {tuple(x.shape)} instead of {tuple(wanted)}")
+    bootstrap_TN = torch.zeros_like(rewards_TN, dtype=torch.float32)
+    if truncated_values is not None:
+        bootstrap_TN = gamma_ext * torch.as_tensor(truncated_values).to(device).float().reshape(shape)
+    config = Config(
+        gamma_ext=gamma_ext,
+        gamma_int=gamma_int,
+        gae_lambda=gae_lambda,
+        ext_coef=ext_coef,
+        int_coef=int_coef,
+        episodic_int=episodic_int,
+    )
+    check_ranges(config, "")
+    rewards = rewards_TN.float(), rewards_int_TN.float()
+    targets = combine(config, *rewards, values_ext_TpN, values_int_TpN, done_TN.bool(), bootstrap_TN)
+    return targets if isinstance(rewards_ext, Tensor) else Targets._make(x.numpy() for x in targets)

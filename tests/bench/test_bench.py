@@ -1,0 +1,120 @@
+"""The benches run on a CPU and say what they measured."""
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from rnd.bench import start
+from rnd.bench.progress import Progress
+from rnd.checkpoint import zoo
+from rnd.checkpoint.export import load_agent
+from rnd.cli import dispatch
+from rnd.foundation.errors import RunError, UserError
+from rnd.training.trainer import Trainer
+
+BENCHMARKS = sorted((Path(__file__).parents[2] / "benchmarks").glob("*.py"))
+
+
+def test_learner(capsys):
+    flags = ["--num-envs", "4", "--rollout-steps", "4", "--repeats", "1", "--precision", "float32", "--device", "cpu"]
+    bonuses = ["rnd", "snd-v", "snd-vic", "drnd", "noveld"]
+    assert dispatch(["bench", "learner", *flags, "--json", "--bonus", *bonuses]) == 0
+    out, progress = capsys.readouterr()
+    results = json.loads(out)
+    assert [result["bonus"] for result in results] == bonuses
+    for number, (line, result) in enumerate(zip(progress.splitlines(), results, strict=True), 1):
+        shown = f"{number} of 5: {result['bonus']}, 4 environments, float32 ... {result['milliseconds']:,.1f} ms"
+        assert line.startswith(shown) and (" left" in line) == (number < 5)
+        assert result["num_envs"] == 4
+        assert result["frames_per_second"] == pytest.approx(4 * 4 * 4 / (result["milliseconds"] / 1e3))
+
+
+def test_a_measurement_that_fails_leaves_the_line_to_its_error(capsys):
+    progress = Progress(2)
+    assert progress("one", lambda: 1, str) == 1
+    with pytest.raises(KeyError):
+        progress("another", lambda: {}["key"], str)
+    first, second = capsys.readouterr().err.splitlines()
+    assert first.startswith("1 of 2: one ... 1; about 0:00:00 left") and second == "2 of 2: another ... "
+
+
+def test_train_prints_limits_and_shares(capsys):
+    flags = ["--num-envs", "4", "--rollout-steps", "4", "--iterations", "2", "--workers", "1", "--device", "cpu"]
+    assert dispatch(["bench", "train", *flags, "--json"]) == 0
+    (result,) = json.loads(capsys.readouterr().out)
+    assert sum(result["shares"].values()) == pytest.approx(1.0)
+    assert result["learner_alone"] < result["emulator_alone"]  # on a CPU, so that is the limit
+    assert result["of_its_limit"] == pytest.approx(result["overlapped"] / result["learner_alone"])
+    assert 0 < result["synchronous"] < result["emulator_alone"]
+
+
+def test_train_goes_on_from_an_agent(monkeypatch):
+    flags = ["--num-envs", "4", "--rollout-steps", "4", "--iterations", "1", "--workers", "1", "--device", "cpu"]
+    begun, start = [], Trainer.start
+
+    def recording(trainer):
+        begun.append({name: value.clone() for name, value in trainer.policy.state_dict().items()})
+        start(trainer)
+
+    monkeypatch.setattr(Trainer, "start", recording)
+    assert dispatch(["bench", "train", *flags, "--json", "--agent", "zoo:montezuma-none"]) == 0
+    trained = load_agent(zoo.locate("zoo:montezuma-none")).policy.state_dict()
+    assert len(begun) >= 2  # synchronous and overlapped
+    for state in begun[-2:]:
+        assert all(torch.equal(state[name], value) for name, value in trained.items())
+    for other in (["--agent", "zoo:montezuma-gru"], ["--game", "venture", "--agent", "zoo:montezuma-none"]):
+        with pytest.raises(UserError, match="is an agent of ALE/MontezumaRevenge-v5 with"):
+            dispatch(["bench", "train", *flags, *other])
+
+
+def test_start_measures_twice_with_caches_of_its_own(capsys, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    flags = ["--num-envs", "4", "--rollout-steps", "4", "--device", "cpu", "--no-overlap"]
+    assert dispatch(["bench", "start", *flags, "--json"]) == 0
+    results = json.loads(capsys.readouterr().out)
+    assert [(result["num_envs"], result["cache"]) for result in results] == [(4, "empty"), (4, "filled")]
+    assert all(1 < result["seconds"] < 120 for result in results)
+    assert not [*tmp_path.iterdir()]
+
+
+def test_start_reports_a_run_that_fails_or_takes_too_long(tmp_path):
+    flags = ["--num-envs", "4", "--rollout-steps", "4", "--device", "cpu", "--game", "venture"]
+    with pytest.raises(RunError, match=r"no iteration within 0\.1 s; nearest: a larger --limit"):
+        dispatch(["bench", "start", *flags, "--limit", "0.1"])
+    config = replace(start.Options(device="cpu").config(4), out=str(tmp_path), name="run")
+    ranks = os.environ | {"WORLD_SIZE": "2", "RANK": "5"}  # which do not fit together
+    with pytest.raises(RunError, match="the run ended before its first iteration: rnd: the environment variables"):
+        start.seconds_to_start(config, ranks, 60.0)
+
+
+@pytest.mark.parametrize("path", BENCHMARKS, ids=lambda path: path.stem)
+def test_benchmarks_explain_themselves(path):
+    """And so can be imported: what they use of the package is still there."""
+    done = subprocess.run([sys.executable, path, "--help"], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_overhead_of_a_bonus(tmp_path):
+    script = next(path for path in BENCHMARKS if path.stem == "bonus_overhead")
+    flags = [
+        "--bonuses",
+        "none",
+        "rnd",
+        "--envs",
+        "4",
+        "--steps",
+        "4",
+        "--rounds",
+        "1",
+        "--out",
+        tmp_path / "table.csv",
+    ]
+    done = subprocess.run([sys.executable, script, *flags], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert [line.split(",")[0] for line in (tmp_path / "table.csv").read_text().split()] == ["bonus", "none", "rnd"]

@@ -1,0 +1,223 @@
+"""Agents in one file, and runs in parts."""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+import json
+import lzma
+import os
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from rich.console import Console
+
+from rnd import cli, run
+from rnd.checkpoint import checkpoint
+from rnd.checkpoint.checkpoint import sha256
+from rnd.checkpoint.export import export_agent, load_agent
+from rnd.checkpoint.packing import BLOCK, pack, unpack
+from rnd.checkpoint.parts import import_parts, parse_size
+from rnd.config.presets import preset
+from rnd.foundation.errors import RunError, UserError
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory) -> Path:
+    config = preset("CartPole-v1")
+    env = dataclasses.replace(config.env, num_envs=4)
+    out = str(tmp_path_factory.mktemp("runs"))
+    config = dataclasses.replace(config, env=env, rollout_steps=16, frames=200, out=out, name="run", device="cpu")
+    return run.start(config, Console(file=io.StringIO())).path
+
+
+def test_an_agent_is_the_same_from_run_checkpoint_and_file(trained, tmp_path, capsys):
+    file = tmp_path / "agent.safetensors"
+    with pytest.raises(SystemExit) as left:
+        cli.main(["export", str(trained), "--out", str(file)])
+    assert left.value.code == 0
+    newest = checkpoint.found(trained / "checkpoints")[-1]
+    saved = checkpoint.read(newest).state
+    for path in (trained, newest, file):
+        agent = load_agent(path)
+        assert agent.config.env.id == "CartPole-v1" and agent.card["frames"] == 256
+        for part, module in (("policy", agent.policy), ("bonus", agent.bonus)):
+            state = module.state_dict()
+            assert state.keys() == saved[part].keys()
+            assert all(torch.equal(state[key], saved[part][key]) for key in state)
+    card = json.loads(file.with_suffix(".json").read_text())
+    assert card["score"] == agent.card["score"] and card["versions"]["rnd"]
+    assert card["config"]["out"] == "runs", "the place where it was trained does not travel"
+
+
+def test_half_the_bits(trained, tmp_path):
+    whole = export_agent(trained, tmp_path / "whole.safetensors")
+    half = export_agent(trained, tmp_path / "half.safetensors", half=True)
+    assert half.stat().st_size < 0.75 * whole.stat().st_size
+    exact, rounded = load_agent(whole).policy, load_agent(half).policy
+    for (name, a), (_, b) in zip(exact.named_parameters(), rounded.named_parameters(), strict=True):
+        assert b.dtype == torch.float32
+        torch.testing.assert_close(a, b, rtol=1e-3, atol=1e-4, msg=name)
+
+
+def test_compressed(trained, tmp_path):
+    plain = export_agent(trained, tmp_path / "plain.safetensors")
+    packed = export_agent(trained, tmp_path / "packed.safetensors.xz")
+    assert packed.stat().st_size < plain.stat().st_size and (tmp_path / "packed.json").exists()
+    a, b = (load_agent(path).policy.state_dict() for path in (plain, packed))
+    assert all(torch.equal(a[key], b[key]) for key in a)
+    packed.write_bytes(packed.read_bytes()[:-100])
+    with pytest.raises(UserError, match="not an agent exported by rnd"):
+        load_agent(packed)
+
+
+def test_a_run_in_parts_is_joined_and_resumed(trained, tmp_path):
+    parts = tmp_path / "parts"
+    for arguments in (
+        ["export", str(trained), "--max-part", "64KiB", "--out", str(parts)],
+        ["import", str(parts), "--out", str(tmp_path / "elsewhere"), "--name", "joined"],
+        ["resume", str(tmp_path / "elsewhere" / "joined"), "--frames", "400"],
+        ["resume", str(shutil.copytree(trained, tmp_path / "whole")), "--frames", "400"],
+    ):
+        with pytest.raises(SystemExit) as left:
+            cli.main(arguments)
+        assert left.value.code == 0
+    files = list(parts.iterdir())
+    assert len(files) > 3 and max(file.stat().st_size for file in files) <= 64 * 1024
+    joined, whole = tmp_path / "elsewhere" / "joined", tmp_path / "whole"
+    assert (joined / "metrics.csv").read_bytes() == (whole / "metrics.csv").read_bytes()
+    tensors = [checkpoint.found(path / "checkpoints")[-1] / "tensors.safetensors" for path in (joined, whole)]
+    assert tensors[0].read_bytes() == tensors[1].read_bytes()
+
+
+@pytest.fixture
+def parts(trained, tmp_path) -> Path:
+    from rnd.checkpoint.parts import export_parts
+
+    return export_parts(trained, tmp_path / "parts", 64 * 1024)[0].parent
+
+
+@pytest.mark.parametrize("damage", ["missing", "truncated", "flipped"])
+def test_damaged_parts_are_refused(damage, parts, tmp_path):
+    part = parts / "part-0002.bin"
+    if damage == "missing":
+        part.unlink()
+    elif damage == "truncated":
+        os.truncate(part, 100)
+    else:
+        data = bytearray(part.read_bytes())
+        data[10] ^= 1
+        part.write_bytes(data)
+    with pytest.raises(RunError, match=r"part-0002.bin is missing, cut off or altered"):
+        import_parts(parts, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("name", ["../evil", "/tmp/evil", "checkpoints/../../evil", "checkpoints/1/../x", "notes.txt"])
+def test_parts_cannot_name_other_files(name, parts, tmp_path):
+    index = json.loads((parts / "parts.json").read_text())
+    index["files"][0]["name"] = name
+    (parts / "parts.json").write_text(json.dumps(index))
+    with pytest.raises(UserError, match="no file of a run; nothing was written"):
+        import_parts(parts, tmp_path / "out")
+    index["files"][0]["name"], index["name"] = "config.json", "../evil"
+    (parts / "parts.json").write_text(json.dumps(index))
+    with pytest.raises(UserError, match="no run name"):
+        import_parts(parts, tmp_path / "out")
+    assert not (tmp_path / "out").exists() and not (tmp_path / "evil").exists()
+
+
+def test_parts_cannot_announce_a_huge_file(parts, tmp_path):
+    index = json.loads((parts / "parts.json").read_text())
+    small = next(entry for entry in index["files"] if entry["name"] == "config.json")
+    small["bytes"] += 2**30
+    (parts / "parts.json").write_text(json.dumps(index))
+    with pytest.raises(UserError, match=r"config\.json has 1,073,74.* bytes, more than"):
+        import_parts(parts, tmp_path / "out")
+
+
+def test_parts_are_compressed_exactly():
+    rng = np.random.default_rng(0)
+    weights = rng.standard_normal(BLOCK // 4 + 1000).astype(np.float32).tobytes() + b"odd"
+    for data, planes in ((weights, True), (b"step,return\n" * 10**6, False), (b"", True)):
+        packed = pack(data, planes)
+        pieces = [packed[at : at + 70_001] for at in range(0, len(packed), 70_001)]
+        assert b"".join(unpack(pieces, planes)) == data
+    assert len(pack(weights, planes=True)) < 0.88 * len(weights) < len(pack(weights, planes=False))
+
+
+@pytest.mark.parametrize(
+    ("packed", "reason"),
+    [
+        (lzma.compress(bytes(BLOCK + 1)), "holds more than"),
+        (lzma.compress(bytes(1000))[:-40], "cut off"),
+        (b"no xz at all", "is damaged"),
+    ],
+)
+def test_parts_that_do_not_unpack_are_refused(packed, reason):
+    with pytest.raises(RunError, match=reason):
+        list(unpack([packed], planes=False))
+
+
+def test_parts_never_write_more_than_they_announce(parts, tmp_path):
+    index = json.loads((parts / "parts.json").read_text())
+    next(entry for entry in index["files"] if entry["name"] == "metrics.csv")["bytes"] -= 1
+    (parts / "parts.json").write_text(json.dumps(index))
+    with pytest.raises(RunError, match=r"metrics\.csv in the parts is larger than the index says"):
+        import_parts(parts, tmp_path / "out")
+    assert not list((tmp_path / "out").iterdir())
+
+
+def test_parts_of_the_first_format_are_read(parts, tmp_path):
+    """They were not compressed."""
+    run, plain = import_parts(parts, tmp_path / "out"), tmp_path / "plain"
+    index = json.loads((parts / "parts.json").read_text())
+    data = b"".join((run.path / entry["name"]).read_bytes() for entry in index["files"])
+    files = [{key: entry[key] for key in ("name", "bytes", "sha256")} for entry in index["files"]]
+    part = {"name": "part-0001.bin", "bytes": len(data), "sha256": sha256(data)}
+    plain.mkdir()
+    (plain / "part-0001.bin").write_bytes(data)
+    (plain / "parts.json").write_text(json.dumps(index | {"format": 1, "files": files, "parts": [part]}))
+    again = import_parts(plain, tmp_path / "again")
+    assert all((again.path / f["name"]).read_bytes() == (run.path / f["name"]).read_bytes() for f in files)
+
+
+def test_parts_cannot_announce_more_than_compression_adds(parts, tmp_path):
+    """They would be hashed: a sparse file of many gigabytes costs its sender nothing."""
+    index = json.loads((parts / "parts.json").read_text())
+    for entry, size in ((index["files"][0], "packed"), (index["parts"][0], "bytes")):
+        entry[size] += 2**40
+    (parts / "parts.json").write_text(json.dumps(index))
+    with pytest.raises(UserError, match=r"config\.json is larger compressed than it is"):
+        import_parts(parts, tmp_path / "out")
+
+
+def test_an_import_never_overwrites(parts, tmp_path):
+    first = import_parts(parts, tmp_path / "out")
+    before = sha256((first.path / "config.json").read_bytes())
+    with pytest.raises(UserError, match="exists already"):
+        import_parts(parts, tmp_path / "out")
+    assert sha256((first.path / "config.json").read_bytes()) == before
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["run"]
+
+
+def test_sizes():
+    assert parse_size("15MB") == 15_000_000 and parse_size("1.5 GiB") == 3 * 2**29 and parse_size("70000") == 70_000
+    for text in ("15 apples", "", "-3MB", "1KB"):
+        with pytest.raises(UserError):
+            parse_size(text)
+
+
+def test_agents_of_another_kind_are_refused(trained, tmp_path):
+    import safetensors.torch
+
+    for metadata, message in (({}, "has no card"), ({"rnd.card": json.dumps({"format": 9})}, "of format 9")):
+        file = tmp_path / "other.safetensors"
+        safetensors.torch.save_file({"x": torch.zeros(1)}, file, metadata)
+        with pytest.raises(UserError, match=message):
+            load_agent(file)
+    with pytest.raises(UserError, match="does not exist"):
+        load_agent(tmp_path / "nothing")

@@ -1,0 +1,96 @@
+"""The warnings about a bonus that has collapsed or drowns the reward, and about a policy that has become certain."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from rich.console import Console
+
+from rnd import run
+from rnd.bonus.rnd import RND
+from rnd.config.presets import small
+from rnd.metrics.health import WINDOW, RunHealth
+from rnd.report.page import write_page
+from rnd.report.runs import read_run
+
+BONUS = {"bonus_raw": 0.1, "bonus_spread": 1.0, "bonus_share": 0.5}
+HEALTHY = {**BONUS, "return_best": 0.0, "return_mean": 0.0, "entropy": 1.0, "success": None}
+
+
+def warning(**changes):
+    health = RunHealth({})
+    for i in range(WINDOW):
+        assert health.warnings() == []
+        health.add(HEALTHY | {name: value[i] if isinstance(value, list) else value for name, value in changes.items()})
+    (text,) = health.warnings() or [None]
+    return text
+
+
+OFTEN = [0.01 * (i % 7) for i in range(WINDOW)]
+ONCE = [0.0] * 5 + [0.01] * (WINDOW - 5)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({}, None),
+        ({"bonus_spread": 0.01}, "collapsed: it is nearly the same in all states"),
+        ({"bonus_share": 0.001}, "collapsed: it is 0.1% of the deviation"),
+        ({"bonus_share": 0.001, "return_best": 1.0}, None),  # the task is learned: nothing is left to explore
+        ({"bonus_share": 0.99}, None),  # there is no reward yet that could drown
+        ({"bonus_share": 0.99, "return_best": 1.0, "return_mean": OFTEN}, "drowns the reward"),
+        ({"bonus_share": 0.99, "return_best": 1.0, "return_mean": ONCE}, None),  # one episode has found it
+        ({"bonus_raw": 0.0, "bonus_spread": 0.0, "bonus_share": 0.0}, None),  # no bonus at all
+        ({"entropy": 2e-5, "return_best": 26.0, "return_mean": 21.0}, "the policy is certain: its entropy is 2e-05"),
+        ({"entropy": 2e-5, "return_best": 26.0, "bonus_raw": 0.0}, "the policy is certain"),  # without a bonus too
+        ({"entropy": 2e-5}, None),  # all episodes are the best
+        ({"entropy": 2e-5, "return_best": 0.95, "return_mean": 0.93, "success": 0.99}, None),  # it is solved
+        ({"entropy": 0.01, "return_best": 26.0}, None),
+        ({"entropy": -3.0, "return_best": 26.0}, None),  # of continuous actions
+        ({"entropy": [1.0] + [2e-5] * (WINDOW - 1), "return_best": 26.0}, None),  # not for long
+    ],
+)
+def test_when_it_warns(changes, message):
+    text = warning(**changes)
+    assert text is None if message is None else message in text and "try a" in text
+
+
+def test_a_resumed_run_continues_with_its_rows():
+    columns = {name: [value] * WINDOW for name, value in (HEALTHY | {"bonus_spread": 0.01}).items()}
+    assert "collapsed" in RunHealth(columns).warnings()[0]
+    assert RunHealth({"frames": [1.0] * WINDOW}).warnings() == []  # of an earlier version
+
+
+def test_both_are_named():
+    changes = {"bonus_share": 0.99, "return_best": 1.0, "entropy": 2e-5}
+    columns = {name: [value] * WINDOW for name, value in (HEALTHY | changes).items()} | {"return_mean": OFTEN}
+    assert [text.partition(":")[0] for text in RunHealth(columns).warnings()] == [
+        "the bonus drowns the reward",
+        "the policy is certain",
+    ]
+
+
+def test_the_policy_of_freeway_is_named():
+    """A real run: the agent of results/ goes up and does nothing else."""
+    folder = Path(__file__).parents[2] / "results"
+    (text,) = RunHealth(read_run(folder / "freeway-cnn").metrics).warnings()
+    assert text.startswith("the policy is certain")
+    for other in ("gravitar-cnn", "montezuma-cnn", "pitfall-cnn", "venture-none"):
+        assert not any("certain" in text for text in RunHealth(read_run(folder / other).metrics).warnings())
+
+
+def test_a_collapsed_bonus_is_named_in_run_and_report(tmp_path, monkeypatch):
+    """A bonus that is the same everywhere, in a task whose episodes all return -200."""
+    monkeypatch.setattr(RND, "score", lambda self, moves: torch.full(moves.actions.shape[:2], 0.1))
+    config = small("MountainCar-v0")
+    config = replace(config, env=replace(config.env, num_envs=4), rollout_steps=16, epochs=1, out=str(tmp_path))
+    said = io.StringIO()
+    folder = run.start(replace(config, frames=64 * (WINDOW + 2), device="cpu"), Console(file=said, width=200))
+    assert said.getvalue().count("warning: the bonus has collapsed") == 1
+    page = tmp_path / "page.html"
+    write_page([read_run(folder.path)], page)
+    assert "the bonus has collapsed" in page.read_text() and "Spread of the bonus" in page.read_text()

@@ -1,0 +1,191 @@
+"""PPO's loss against a few lines of numpy, the predictor's mask, and what an update may touch."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from rnd import envs
+from rnd.bonus.base import kept
+from rnd.config import BonusOptions, Config, EnvConfig
+from rnd.config.presets import small
+from rnd.envs.spec import ActionSpec
+from rnd.models.policy.base import PolicyOutput
+from rnd.models.policy.mlp import WidthOptions
+from rnd.training.ppo import NonFiniteLossError, policy_loss
+from rnd.training.returns import Targets
+from rnd.training.trainer import Trainer
+
+ACTIONS = ActionSpec("discrete", (4,))
+
+
+def test_loss_against_numpy():
+    random = np.random.default_rng(0)
+    logits = random.normal(size=(6, 3, 4))
+    taken = random.integers(0, 4, (6, 3))
+    old_logp, advantages = random.normal(-1.4, 0.3, (6, 3)), random.normal(size=(6, 3))
+    values, returns = random.normal(size=(2, 6, 3)), random.normal(size=(2, 6, 3))
+
+    log_p = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
+    ratio = np.exp(np.take_along_axis(log_p, taken[..., None], -1)[..., 0] - old_logp)
+    surrogate = np.minimum(ratio * advantages, np.clip(ratio, 0.9, 1.1) * advantages)
+    entropy = -(np.exp(log_p) * log_p).sum(-1)
+
+    losses = policy_loss(
+        Config(),
+        ACTIONS,
+        PolicyOutput(*map(torch.tensor, (logits, values[0], values[1]))),
+        torch.tensor(taken),
+        torch.tensor(old_logp),
+        Targets(*map(torch.tensor, (advantages, returns[0], returns[1]))),
+    )
+    assert float(losses["policy_loss"]) == pytest.approx(-surrogate.mean())
+    assert float(losses["entropy"]) == pytest.approx(entropy.mean())
+    assert float(losses["value_ext_loss"]) == pytest.approx(((values[0] - returns[0]) ** 2).mean())
+    assert float(losses["value_int_loss"]) == pytest.approx(((values[1] - returns[1]) ** 2).mean())
+    assert float(losses["clip_share"]) == pytest.approx((np.abs(ratio - 1) > 0.1).mean())
+    assert float(losses["approx_kl"]) == pytest.approx((ratio - 1 - np.log(ratio)).mean())
+
+
+@pytest.mark.parametrize(("envs_", "share"), [(32, 1.0), (128, 0.25), (256, 0.125), (1024, 0.03125)])
+def test_keep_probability_holds_the_predictors_batch(envs_, share):
+    assert Config(env=EnvConfig(num_envs=envs_)).keep == share
+
+
+def test_mask_keeps_the_stated_share_and_averages_over_it():
+    random = torch.Generator().manual_seed(0)
+    shares = []
+    for _ in range(50):
+        keep = torch.rand(128, 32, generator=random) < 0.25
+        index, weight = kept(keep, 0.25)
+        chosen = index[weight > 0]
+        assert torch.equal(chosen.sort().values, keep.flatten().nonzero().flatten())  # none lost, none twice
+        assert float(weight.sum()) == pytest.approx(1.0, rel=1e-5)
+        shares.append(len(chosen) / keep.numel())
+    assert np.mean(shares) == pytest.approx(0.25, abs=0.005)
+    assert (
+        len({kept(torch.rand(128, 32) < 0.25, 0.25, padded=True)[0].shape for _ in range(5)}) == 1
+    )  # shapes do not depend on it
+
+
+def test_an_empty_mask_gives_no_loss():
+    _, weight = kept(torch.zeros(16, 8, dtype=torch.bool), 0.25)
+    assert float(weight.sum()) == 0.0
+
+
+def tiny(**changes):
+    config = small("CartPole-v1")
+    return replace(
+        config,
+        env=replace(config.env, num_envs=4),
+        bonus_options=BonusOptions(features=8, hidden=8, keep=1.0, random_steps=16),
+        rollout_steps=16,
+        policy_options=WidthOptions(8),
+        frames=64 * 4,
+        **changes,
+    )
+
+
+def trainer_of(config):
+    env = envs.make(config)
+    trainer = Trainer(config, env)
+    trainer.start()
+    return trainer
+
+
+def snapshot(module):
+    return {name: p.detach().clone() for name, p in module.named_parameters()}
+
+
+def changed(before, module):
+    return {name for name, p in module.named_parameters() if not torch.equal(before[name], p)}
+
+
+def test_an_update_moves_policy_and_predictor_but_never_the_target():
+    trainer = trainer_of(tiny())
+    policy, bonus = snapshot(trainer.policy), snapshot(trainer.bonus)
+    for _ in trainer.train():
+        pass
+    assert changed(policy, trainer.policy) == set(policy)
+    moved = changed(bonus, trainer.bonus)
+    assert moved == {name for name in bonus if name.startswith("predictor")}
+
+
+def test_one_head_leaves_the_other_alone():
+    trainer = trainer_of(tiny(value_heads=1, episodic_int=True))
+    before = snapshot(trainer.policy)
+    for _ in trainer.train():
+        pass
+    assert {"value_int.weight", "value_int.bias"}.isdisjoint(changed(before, trainer.policy))
+
+
+def test_a_loss_that_is_not_finite_takes_no_step():
+    trainer = trainer_of(tiny())
+    rows = trainer.train()
+    next(rows)
+    before = snapshot(trainer.policy) | snapshot(trainer.bonus)
+    trainer.scaler.moments.var.fill_(float("nan"))
+    with pytest.raises(NonFiniteLossError, match="no optimiser step was taken"):
+        next(rows)
+    assert not changed({n: p for n, p in before.items() if n in snapshot(trainer.policy)}, trainer.policy)
+
+
+def scaled(rollout, scale):
+    rollout.rewards_ext_TN = rollout.rewards_ext_TN * scale
+    return rollout
+
+
+@pytest.mark.parametrize("trained", [False, True])
+def test_without_the_extrinsic_value_head_nothing_depends_on_the_extrinsic_reward(trained):
+    """With c_E = 0 alone the head still trains the shared torso, as in the authors' release."""
+    results = []
+    for scale in (1.0, -7.0):
+        trainer = trainer_of(tiny(ext_coef=0.0, train_ext_value=trained))
+        collect = trainer.collector.collect
+        trainer.collector.collect = lambda collect=collect, scale=scale, **_: scaled(collect(), scale)
+        for _ in trainer.train():
+            pass
+        results.append(snapshot(trainer.policy))
+    assert all(torch.equal(results[0][name], results[1][name]) for name in results[0]) == (not trained)
+
+
+def test_plain_ppo_has_no_intrinsic_stream():
+    """Without a bonus the intrinsic value head is never trained, and its outputs move no advantage."""
+    trainer = trainer_of(tiny(bonus="none"))
+    before = snapshot(trainer.policy)
+    rows = list(trainer.train())
+    assert all(row["value_int_loss"] == 0 for row in rows)
+    assert {"value_int.weight", "value_int.bias"}.isdisjoint(changed(before, trainer.policy))
+
+
+def test_reported_losses_are_means_over_all_minibatches(monkeypatch):
+    """Epochs x minibatches of them, each counted once."""
+    trainer, seen = trainer_of(tiny()), []
+    whole = trainer.learner._loss
+
+    def watched(*args):
+        losses = whole(*args)
+        seen.append({name: float(value.detach()) for name, value in losses.items()})
+        return losses
+
+    monkeypatch.setattr(trainer.learner, "_loss", watched)
+    row = next(trainer.train())
+    assert len(seen) == 16
+    for name in seen[0]:
+        assert row[name] == pytest.approx(np.mean([losses[name] for losses in seen]), rel=1e-5, abs=1e-7), name
+
+
+def test_every_epoch_draws_its_own_mask(monkeypatch):
+    config = tiny()
+    trainer = trainer_of(replace(config, bonus_options=replace(config.bonus_options, keep=0.5)))
+    masks, whole = [], trainer.learner.epoch
+
+    def watched(batch, totals):
+        masks.append(batch.keep_TN.clone())
+        return whole(batch, totals)
+
+    monkeypatch.setattr(trainer.learner, "_epoch", watched)
+    next(trainer.train())
+    assert len(masks) == 4 and not any(torch.equal(masks[0], mask) for mask in masks[1:])
+    assert 0.3 < float(torch.stack(masks).float().mean()) < 0.7

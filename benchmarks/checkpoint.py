@@ -18,7 +18,7 @@ import torch
 
 from rnd import envs
 from rnd.checkpoint import checkpoint
-from rnd.checkpoint.checkpointer import Keeper
+from rnd.checkpoint.checkpointer import Checkpointer
 from rnd.checkpoint.folder import RunFolder
 from rnd.config import WriterOptions
 from rnd.config.presets import preset
@@ -38,13 +38,13 @@ def main() -> None:
         writers = Writers(
             [CsvWriter(Path(out)), TensorBoardWriter(RunInfo(Path(out), trainer.config, 0), WriterOptions())]
         )
-        keeper = Keeper(trainer, RunFolder(Path(out)), writers, None)
+        checkpointer = Checkpointer(trainer, RunFolder(Path(out)), writers, None)
         seconds = []
         for trainer.iteration in range(1, options.saves + 1):
             begun = time.monotonic()
-            keeper.save({})
+            checkpointer.save({})
             seconds.append(time.monotonic() - begun)
-        size = sum(file.stat().st_size for file in checkpoint.found(keeper.folder.checkpoints)[-1].iterdir())
+        size = sum(file.stat().st_size for file in checkpoint.found(checkpointer.folder.checkpoints)[-1].iterdir())
         writers.close()
     interval = 60 * trainer.config.checkpoint.every_minutes
     middle, worst = statistics.median(seconds), max(seconds)

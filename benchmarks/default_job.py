@@ -1,6 +1,6 @@
 """The default job with and without its bonus: three seeds each, the same budget.
 
-    python benchmarks/default_job.py [--seeds 1 2 3] [--jobs 2] [--json FILE] [--picture FILE]
+    python benchmarks/default_job.py [--seeds 1 2 3] [--jobs 2] [--json FILE] [--image FILE]
 
 Bar: with RND every seed reaches 90% success over its last 100 episodes within 600,000 steps; without, at most 1%.
 """
@@ -38,7 +38,7 @@ def train(bonus: str, seed: int, folder: Path) -> dict[str, object]:
     }
 
 
-def draw(folder: Path, picture: Path) -> None:
+def draw(folder: Path, image: Path) -> None:
     """Success against steps, one line per seed."""
     import matplotlib.pyplot as plt
 
@@ -51,7 +51,7 @@ def draw(folder: Path, picture: Path) -> None:
     axes.xaxis.set_major_formatter(lambda x, _: f"{x:,.0f}")
     axes.spines[["top", "right"]].set_visible(False)
     axes.legend(frameon=False, loc="center right")
-    figure.savefig(picture, dpi=120)
+    figure.savefig(image, dpi=120)
 
 
 def main() -> int:
@@ -59,13 +59,13 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--json", type=Path)
-    parser.add_argument("--picture", type=Path)
+    parser.add_argument("--image", type=Path)
     options = parser.parse_args()
     runs = [(bonus, seed) for bonus in ("rnd", "none") for seed in options.seeds]
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(options.jobs) as pool:
         results = list(pool.map(lambda run: train(*run, Path(folder)), runs))
-        if options.picture:
-            draw(Path(folder), options.picture)
+        if options.image:
+            draw(Path(folder), options.image)
     for r in results:
         print(f"{r['bonus']:>5} seed {r['seed']}: 90% at {r['steps_to_90_percent']}, max {r['highest_success']:.0%}, "
               f"final {r['final_success']:.0%}, {r['seconds']} s")  # fmt: skip

@@ -1,9 +1,9 @@
-"""Trains five small runs in three environments and makes the pictures of their report page.
+"""Trains five small runs in three environments and makes the images of their report page.
 
     python benchmarks/report_page.py [FOLDER]
 
 Runs that FOLDER has are not trained again. About three minutes on two cores. It needs chromium and chromedriver, as the
-browser tests do. The pictures are docs/images/report-page-WIDTH-THEME.png, at most TALLEST pixels high.
+browser tests do. The images are docs/images/report-page-WIDTH-THEME.png, at most TALLEST pixels high.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def main() -> None:
 
 
 def photograph(folder: Path, width: int, theme: str) -> None:
-    """Open the page in a window of this width and write its picture."""
+    """Open the page in a window of this width and write its image."""
     window = Browser(width, TALLEST, dark=theme == "dark")
     try:
         window.open(folder / "report.html")
@@ -75,10 +75,10 @@ def photograph(folder: Path, width: int, theme: str) -> None:
 
 
 def save(screenshot: Image.Image, name: str) -> None:
-    """The picture with a palette: a third of the size. MAXCOVERAGE keeps colours that few pixels have."""
+    """The image with a palette: a third of the size. MAXCOVERAGE keeps colours that few pixels have."""
     file, kind = io.BytesIO(), Image.Quantize.MAXCOVERAGE
-    picture = screenshot.convert("RGB").quantize(256, kind, dither=Image.Dither.NONE)
-    picture.save(file, "PNG", optimize=True)
+    image = screenshot.convert("RGB").quantize(256, kind, dither=Image.Dither.NONE)
+    image.save(file, "PNG", optimize=True)
     (ROOT / "docs" / "images" / name).write_bytes(file.getvalue())
     print(f"  docs/images/{name} ({len(file.getvalue()) // 1000} kB)")
 

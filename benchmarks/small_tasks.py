@@ -72,7 +72,7 @@ def point_maze_medium() -> Any:
     return point_maze(rows, limit=600)
 
 
-def multi_room_pictures() -> Any:
+def multi_room_images() -> Any:
     """Two rooms of MiniGrid as the agent sees them, in colour, 56x56."""
     import gymnasium
     from minigrid.wrappers import ImgObsWrapper, RGBImgPartialObsWrapper
@@ -102,7 +102,7 @@ TASKS = {
     "MultiRoom-N4-S5": Task("MiniGrid-MultiRoom-N4-S5-v1", 600_000, 0.9),
     "DoorKey-8x8": Task("MiniGrid-DoorKey-8x8-v0", 600_000, 0.9),
     "KeyCorridorS3R3": Task("MiniGrid-KeyCorridorS3R3-v0", 600_000, 0.9),
-    "MultiRoom-N2 pictures": Task("small_tasks:multi_room_pictures", 150_000, 0.9),
+    "MultiRoom-N2 images": Task("small_tasks:multi_room_images", 150_000, 0.9),
 }
 """In the order in which they run: the quick ones first."""
 

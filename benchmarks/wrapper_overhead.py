@@ -39,7 +39,7 @@ class Options:
 
 
 SMALL: dict[str, Any] = {"features": 64, "hidden": 128}
-"""Sizes of the bonus for vectors: those of the presets. For pictures they are the paper's."""
+"""Sizes of the bonus for vectors: those of the presets. For images they are the paper's."""
 
 
 def one_env(env_id: str) -> gymnasium.Env[Any, Any]:

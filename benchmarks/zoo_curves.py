@@ -1,6 +1,6 @@
 """The curves of the agents in results/, a panel per game, with the scores of the paper's table 1.
 
-    python benchmarks/zoo_curves.py [--results results] [--picture results/curves.png]
+    python benchmarks/zoo_curves.py [--results results] [--plot results/curves.png]
 
 The line is the mean return of the last 100 episodes of training. Montezuma's Revenge has two panels: the long runs, and
 the first 200 million frames of all its agents.
@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 
 from rnd.paper.recipes import SIX_GAMES, TABLE1
-from rnd.report.figure import Line, Panel, Picture, ReferenceLine, draw
+from rnd.report.figure import Line, Panel, Plot, ReferenceLine, draw
 from rnd.report.runs import Run, read_run
 
 POINTS = 300
@@ -67,7 +67,7 @@ def panel(game: str, title: str, results: Path, kinds: Iterable[str] = LABELS, l
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--results", type=Path, default=Path("results"))
-    parser.add_argument("--picture", type=Path, default=Path("results/curves.png"))
+    parser.add_argument("--plot", type=Path, default=Path("results/curves.png"))
     options = parser.parse_args()
     long = "montezuma"
     panels = [
@@ -76,11 +76,11 @@ def main() -> int:
     ]
     others = {**SIX_GAMES, "freeway": "Freeway"}
     panels += [panel(game, title, options.results) for game, title in others.items() if game != long]
-    picture = Picture("curves", "Agents in results/, one line per seed", tuple(panels), columns=3)
+    plot = Plot("curves", "Agents in results/, one line per seed", tuple(panels), columns=3)
     with tempfile.TemporaryDirectory() as folder:
-        png, _, _ = draw(picture, Path(folder))
-        shutil.copyfile(png, options.picture)
-    print(options.picture)
+        png, _, _ = draw(plot, Path(folder))
+        shutil.copyfile(png, options.plot)
+    print(options.plot)
     return 0
 
 

@@ -114,7 +114,7 @@ def a_bad_reward(ranks: Ranks) -> dict:
 def counts(ranks: Ranks) -> torch.Tensor:
     bonus = Count(ObservationSpec("vector", (1,)), ActionSpec("discrete", (2,)), Count.Options())
     distributed.sync_statistics(bonus, ranks)
-    bonus.observe(torch.tensor([[1.0], [float(ranks.rank)]]))
+    bonus.update_statistics(torch.tensor([[1.0], [float(ranks.rank)]]))
     return torch.stack(
         [bonus.counts_RS.gather(1, slots).amin(0) for slots in bonus.slots(torch.tensor([[0.0], [1.0]]))]
     )

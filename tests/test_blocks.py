@@ -90,7 +90,7 @@ def code_cells() -> list[str]:
 
 
 def run(program: str, folder) -> None:
-    """In a process of its own, as a reader would run it, without a window for pictures."""
+    """In a process of its own, as a reader would run it, without a window for images."""
     (folder / "program.py").write_text(program)
     environment = os.environ | {"MPLBACKEND": "Agg"}
     done = subprocess.run([sys.executable, "program.py"], cwd=folder, env=environment, capture_output=True, text=True)

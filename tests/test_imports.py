@@ -15,7 +15,7 @@ PACKAGES = re.findall(r"^  (\w+)(?:\.py|/) ", (ROOT / "README.md").read_text(), 
 """In the order of the source map: a package, or a module beside the packages, may import what stands above it."""
 
 NEVER = [("report", "training.trainer"), ("report", "run")]
-"""Pictures are drawn from run folders alone."""
+"""Images are drawn from run folders alone."""
 
 
 def module_name(path: Path) -> str:

@@ -64,7 +64,7 @@ def starting_config(game: str, chosen: dict[str, Any]) -> Config:
     policy = chosen.get("policy", "cnn")
     kind = kind_of(game, flatten=policy == "mlp")
     if kind == "image" and policy != "cnn":
-        kind = "choices"  # what is tuned for pictures is tuned for the CNN
+        kind = "choices"  # what is tuned for images is tuned for the CNN
     return resolve(dataclasses.replace(preset(game, kind), **chosen))
 
 
@@ -84,7 +84,7 @@ class Agent:
     `first=True` for the first observation of an episode, or `reset` between episodes.
     """
 
-    def __init__(self, parts: export.Agent, path: Path, seed: int = 0):
+    def __init__(self, parts: export.SavedAgent, path: Path, seed: int = 0):
         self.config, self.policy, self.card, self.path = parts.config, parts.policy, parts.card, path
         self._parts, self._bonus = parts, parts.bonus
         self.device = next(parts.policy.parameters()).device
@@ -128,7 +128,7 @@ class Agent:
         if self._bonus.reads_action and (before is None or actions is None or self.spec.observation.kind == "image"):
             raise UserError(
                 f"the bonus {self.config.bonus} reads s_t and a_t: give it before=... and actions=..."
-                "; for pictures use rnd watch"
+                "; for images use rnd watch"
             )
         if self._bonus.reads_obs and before is None:
             raise UserError(f"the bonus {self.config.bonus} reads s_t: give it before=...")

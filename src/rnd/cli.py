@@ -77,7 +77,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except InterruptedRunError as stop:
         fail(str(stop), stop.code, reported=rank() > 0)
     except OSError as error:  # a path that cannot be read or written, a full disk
-        fail(": ".join(str(part) for part in (error.filename, error.strerror or error) if part), 1)
+        fail(": ".join(str(text) for text in (error.filename, error.strerror or error) if text), 1)
     except KeyboardInterrupt:
         fail("interrupted", 130)
 
@@ -120,10 +120,10 @@ def version() -> str:
     from rnd.envs import native
 
     cuda = torch.cuda.get_device_name() if torch.cuda.is_available() else "none"
-    parts = [f"rnd {__version__}", f"torch {torch.__version__}", f"cuda {cuda}"]
-    parts += [f"{name} {package_version(name) or 'not installed'}" for name in ("ale-py", "gymnasium", "minigrid")]
-    parts.append(f"native core: {native.version()}")
-    return "\n".join(parts)
+    lines = [f"rnd {__version__}", f"torch {torch.__version__}", f"cuda {cuda}"]
+    lines += [f"{name} {package_version(name) or 'not installed'}" for name in ("ale-py", "gymnasium", "minigrid")]
+    lines.append(f"native core: {native.version()}")
+    return "\n".join(lines)
 
 
 def fail(message: str, code: int, reported: bool = False) -> None:

@@ -232,9 +232,9 @@ SINGLE_PROCESS = Ranks()
 
 def sync_statistics(module: nn.Module, ranks: Ranks) -> None:
     """Let statistics anywhere in a module (those with an attribute `ranks`) count the samples of all ranks."""
-    for part in module.modules():
-        if hasattr(part, "ranks"):
-            setattr(part, "ranks", ranks)  # noqa: B010  nn.Module does not know its type
+    for child in module.modules():
+        if hasattr(child, "ranks"):
+            setattr(child, "ranks", ranks)  # noqa: B010  nn.Module does not know its type
 
 
 def on_host(value: Any) -> Any:
@@ -242,9 +242,9 @@ def on_host(value: Any) -> Any:
     if isinstance(value, Tensor):
         return value.cpu()
     if isinstance(value, dict):
-        return {key: on_host(part) for key, part in value.items()}
+        return {key: on_host(item) for key, item in value.items()}
     if type(value) in (list, tuple):
-        return type(value)(on_host(part) for part in value)
+        return type(value)(on_host(item) for item in value)
     return value
 
 
@@ -308,7 +308,7 @@ def check_keys(state: Iterable[str], known: Iterable[str], owner: str) -> None:
         )
 
 
-def reshard_rows(parts: Sequence[Tensor], world: int, dim: int = 0) -> list[Tensor]:
+def reshard_rows(shares: Sequence[Tensor], world: int, dim: int = 0) -> list[Tensor]:
     """Rows of `world` ranks from those of another number, in order. The total must be divisible."""
-    rows = torch.cat(list(parts), dim)
-    return [part.clone() for part in rows.split(rows.shape[dim] // world, dim)]
+    rows = torch.cat(list(shares), dim)
+    return [share.clone() for share in rows.split(rows.shape[dim] // world, dim)]

@@ -15,10 +15,10 @@ from rich.console import Console
 from rnd import envs
 from rnd.checkpoint import checkpoint, trust
 from rnd.checkpoint.checkpoint import Checkpoint
-from rnd.checkpoint.checkpointer import Keeper, NotSavedError
+from rnd.checkpoint.checkpointer import Checkpointer, NotSavedError
 from rnd.checkpoint.folder import FILES, RunFolder
 from rnd.checkpoint.interrupt import Interrupts
-from rnd.checkpoint.metadata import check_fits, check_number, check_types, damaged_files, misfit
+from rnd.checkpoint.metadata import check_fits, check_number, check_types, damaged_files, shape_mismatch
 from rnd.config import Config
 from rnd.config.components import resolve
 from rnd.device import memory
@@ -28,7 +28,7 @@ from rnd.envs.interface import VectorEnv
 from rnd.envs.registry import as_saved
 from rnd.foundation.console import say
 from rnd.foundation.errors import InterruptedRunError, RunError
-from rnd.foundation.files import name_aside, read_json, understood
+from rnd.foundation.files import name_aside, read_errors, read_json
 from rnd.metrics.health import RunHealth
 from rnd.metrics.metrics import CsvWriter, Row, RunInfo, Writers, check_writers, make_writers, read_csv, truncate
 from rnd.metrics.places import PlacesWriter
@@ -76,10 +76,10 @@ def resume(path: Path, console: Console, frames: int | None = None, trusted: boo
         nonlocal saved
         saved = newest(folder, console)
         damaged.update(inspect(folder, saved, console))
-        return saved.about | {"env": list(saved.state["env"])} if saved else None
+        return saved.metadata | {"env": list(saved.state["env"])} if saved else None
 
     def check_networks() -> None:
-        problem = misfit(config, env.spec, saved.state) if saved else None
+        problem = shape_mismatch(config, env.spec, saved.state) if saved else None
         if problem:
             raise RunError(f"the checkpoint {problem}")
 
@@ -87,7 +87,7 @@ def resume(path: Path, console: Console, frames: int | None = None, trusted: boo
         folder, console = ranks.on_rank0(lambda: RunFolder.open(path)), console_of(ranks, console)
         with locked(folder, ranks):
             config = ranks.on_rank0(read_config)
-            with understood(folder.path / "config.json", "a config"):
+            with read_errors(folder.path / "config.json", "a config"):
                 config.validate()
                 config = resolve(ranks.config_of_resumed_run(config))
                 config.validate()
@@ -96,27 +96,27 @@ def resume(path: Path, console: Console, frames: int | None = None, trusted: boo
                 config.validate()
             check_writers(config)
             ranks = ranks.on(config.device)
-            about = ranks.on_rank0(read)
-            if about and about["iteration"] >= config.iterations:
-                frames_done = f"{about['frames']:,} frames"
+            metadata = ranks.on_rank0(read)
+            if metadata and metadata["iteration"] >= config.iterations:
+                frames_done = f"{metadata['frames']:,} frames"
                 say(console, f"{path} is finished: {frames_done}; to continue: rnd resume {path} --frames N")
                 return folder
-            emulated = as_saved(config, about["env"]) if about else config
+            emulated = as_saved(config, metadata["env"]) if metadata else config
             with memory.guarded(config), closing(make_envs(emulated, ranks)) as env:
-                if about:
-                    check_fits(about, config, env.spec)
+                if metadata:
+                    check_fits(metadata, config, env.spec)
                     ranks.on_rank0(check_networks)
                 trainer = Trainer(config, env, ranks)
                 for file, aside in damaged.items():
                     file.rename(aside)
-                if about:
-                    restore(trainer, saved, about, folder, console)
+                if metadata:
+                    restore(trainer, saved, metadata, folder, console)
                 else:
                     begin(trainer, folder, console, stop)
                 if ranks.is_rank0:
                     folder.clear()
                     folder.write_json("config.json", config.to_dict())
-                work(trainer, folder, console, stop, about)
+                work(trainer, folder, console, stop, metadata)
     return folder
 
 
@@ -170,17 +170,17 @@ def newest(folder: RunFolder, console: Console) -> Checkpoint | None:
 def inspect(folder: RunFolder, saved: Checkpoint | None, console: Console) -> dict[Path, Path]:
     """Report what is missing, damaged or altered, before anything is changed; returns the files that will be renamed,
     and their new names."""
-    about = saved.about if saved else None
-    if saved and about:
-        with understood(saved.path, "a checkpoint of a run"):
-            check_types(about)
+    metadata = saved.metadata if saved else None
+    if saved and metadata:
+        with read_errors(saved.path, "a checkpoint of a run"):
+            check_types(metadata)
             check_number(saved.state, folder.config())
-            before, now = Config.from_dict(about["config"]).flat(), folder.config().flat()
+            before, now = Config.from_dict(metadata["config"]).flat(), folder.config().flat()
         names = [name for name in now if name not in ("env.num_envs", "env.first", "ranks")]  # torchrun's
         changed = [f"{name} {before.get(name)} -> {now[name]}" for name in names if before.get(name) != now[name]]
         if changed:
             say(console, f"{folder.path / 'config.json'} differs from the checkpoint: {', '.join(changed)}")
-    problems = damaged_files(about, folder.path)
+    problems = damaged_files(metadata, folder.path)
     try:
         if not isinstance(read_json(folder.path / "run.json").get("resumed", []), list):
             raise ValueError("resumed is no list")
@@ -194,7 +194,7 @@ def inspect(folder: RunFolder, saved: Checkpoint | None, console: Console) -> di
 
 
 def restore(
-    trainer: Trainer, saved: Checkpoint | None, about: dict[str, Any], folder: RunFolder, console: Console
+    trainer: Trainer, saved: Checkpoint | None, metadata: dict[str, Any], folder: RunFolder, console: Console
 ) -> None:
     """Restore trainer and files to the moment of a checkpoint, which rank 0 has read."""
     try:
@@ -206,13 +206,13 @@ def restore(
     if trainer.ranks.all_max(len(trainer.env.restarted))[0]:
         say(console, f"{trainer.config.env.id} cannot continue unfinished episodes: new ones start")
     if not exact:
-        before = device_text(Config.from_dict(about["config"]), about["device"])
+        before = device_text(Config.from_dict(metadata["config"]), metadata["device"])
         now = device_text(trainer.config, trainer.device.type)
         say(console, f"the run moves from {before} to {now}: its random draws differ from now on")
     if trainer.ranks.is_rank0:
         assert saved is not None
         checkpoint.set_aside(folder.checkpoints, after=saved.path)
-        rewind(folder, about["sizes"])
+        rewind(folder, metadata["sizes"])
         path = folder.path / "run.json"
         described = read_json(path) if path.exists() else {}
         stamp = {"iteration": trainer.iteration, "at": datetime.now(UTC).isoformat(timespec="seconds")}
@@ -242,12 +242,12 @@ def random_start(trainer: Trainer, folder: RunFolder, console: Console, stop: In
     with Phase(console, "random agent", steps * per_step) as phase:
         for step in trainer.random_start():
             phase.advance(step * per_step)
-            if agreed(trainer.ranks, stop):
+            if any_rank_stopping(trainer.ranks, stop):
                 text = f"stopped before the first rollout; begin again: rnd resume {folder.path}"
                 raise InterruptedRunError(text, stop.code or 0)
 
 
-def agreed(ranks: Ranks, stop: Interrupts) -> bool:
+def any_rank_stopping(ranks: Ranks, stop: Interrupts) -> bool:
     """Whether any rank got a signal: all ranks stop after the same iteration."""
     stop.check_parent()
     code = int(ranks.all_max(stop.code or 0)[0])
@@ -256,7 +256,7 @@ def agreed(ranks: Ranks, stop: Interrupts) -> bool:
 
 
 def work(
-    trainer: Trainer, folder: RunFolder, console: Console, stop: Interrupts, about: dict[str, Any] | None = None
+    trainer: Trainer, folder: RunFolder, console: Console, stop: Interrupts, metadata: dict[str, Any] | None = None
 ) -> None:
     """Train to the end, or until a signal; write checkpoints before, between and after."""
     writers = Writers([])
@@ -264,11 +264,11 @@ def work(
         info = RunInfo(folder.path, trainer.config, trainer.frames)
         writers = Writers([CsvWriter(folder.path), PlacesWriter(folder.path, trainer.episodes), *make_writers(info)])
     try:
-        last: Row = about["row"] if about else {}
-        keeper = Keeper(trainer, folder, writers, trainer.iteration if about else None)
-        keeper.save(last)
-        last = loop(trainer, writers, keeper, console, stop, last)
-        keeper.save(last)
+        last: Row = metadata["row"] if metadata else {}
+        checkpointer = Checkpointer(trainer, folder, writers, trainer.iteration if metadata else None)
+        checkpointer.save(last)
+        last = loop(trainer, writers, checkpointer, console, stop, last)
+        checkpointer.save(last)
     except LostRankError as error:  # any collective operation may raise it
         raise LostRankError(f"{error}; {how_to_resume(folder)}") from error
     finally:
@@ -280,10 +280,12 @@ def work(
         raise InterruptedRunError(text, stop.code)
 
 
-def loop(trainer: Trainer, writers: Writers, keeper: Keeper, console: Console, stop: Interrupts, last: Row) -> Row:
+def loop(
+    trainer: Trainer, writers: Writers, checkpointer: Checkpointer, console: Console, stop: Interrupts, last: Row
+) -> Row:
     """Consume the training loop: record and show every iteration, and write checkpoints when they are due."""
     config, row = trainer.config, last
-    earlier = read_csv(keeper.folder.path / "metrics.csv")
+    earlier = read_csv(checkpointer.folder.path / "metrics.csv")
     trend, health, warned = Trend(earlier), RunHealth(earlier), set[str]()
     compiling = WARM_UP + 1 if uses_graphs(config, trainer.device) else 0
     clock, estimated = time.monotonic(), False
@@ -291,7 +293,7 @@ def loop(trainer: Trainer, writers: Writers, keeper: Keeper, console: Console, s
         if compiling:
             phase.warming_up = "compiling"
             say(console, f"compiling during the first {compiling} iterations: about half a minute")
-        for number, row in enumerate(rows(trainer, keeper, last), 1):
+        for number, row in enumerate(rows(trainer, checkpointer, last), 1):
             now = time.monotonic()
             seconds, clock = now - clock, now
             writers.write(row, timing(trainer, seconds))
@@ -309,10 +311,10 @@ def loop(trainer: Trainer, writers: Writers, keeper: Keeper, console: Console, s
                 left = f"{count(phase.total - trainer.frames)} frames left"
                 seconds_left = (phase.total - trainer.frames) / phase.rate
                 say(console, f"{left}: {duration(seconds_left)} at {count(phase.rate)} frames/s")
-            if agreed(trainer.ranks, stop):
+            if any_rank_stopping(trainer.ranks, stop):
                 break
-            if trainer.ranks.all_max(keeper.due)[0]:
-                save_or_warn(keeper, row, console)
+            if trainer.ranks.all_max(checkpointer.due)[0]:
+                save_or_warn(checkpointer, row, console)
     return row
 
 
@@ -323,7 +325,7 @@ def timing(trainer: Trainer, seconds: float) -> Row:
     return {"seconds": seconds, "frames_per_second": speed, **parts, "other": max(0.0, seconds - sum(parts.values()))}
 
 
-def rows(trainer: Trainer, keeper: Keeper, last: Row) -> Iterator[Row]:
+def rows(trainer: Trainer, checkpointer: Checkpointer, last: Row) -> Iterator[Row]:
     """The rows of the training loop. The error of a run that fails names the command that continues it.
 
     After a loss that is not finite the state is kept: a run from an earlier checkpoint may fail in the same way.
@@ -333,12 +335,12 @@ def rows(trainer: Trainer, keeper: Keeper, last: Row) -> Iterator[Row]:
         for row in trainer.train():
             yield row
     except NonFiniteLossError as error:
-        path = keeper.save_failed(row)
+        path = checkpointer.save_failed(row)
         raise RunError(f"{error}; the state is in {path}") from error
     except LostRankError:
         raise
     except RunError as error:
-        error.args = (f"{error}; {how_to_resume(keeper.folder)}",)  # the same error: it has the traceback
+        error.args = (f"{error}; {how_to_resume(checkpointer.folder)}",)  # the same error: it has the traceback
         raise
 
 
@@ -346,10 +348,10 @@ def how_to_resume(folder: RunFolder) -> str:
     return f"to continue from the last checkpoint: rnd resume {folder.path}"
 
 
-def save_or_warn(keeper: Keeper, row: Row, console: Console) -> None:
+def save_or_warn(checkpointer: Checkpointer, row: Row, console: Console) -> None:
     """A disk that is full now may have space at the next checkpoint: the run continues."""
     try:
-        keeper.save(row)
+        checkpointer.save(row)
     except NotSavedError as error:
         console.print(f"[red]error:[/red] {error}; training continues", highlight=False, soft_wrap=True)
 

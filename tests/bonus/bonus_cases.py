@@ -7,7 +7,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from rnd.bonus.base import Bonus
+from rnd.bonus.base import BonusModule
 from rnd.config import BonusOptions, components
 from rnd.data.transitions import Transitions
 from rnd.envs.spec import ActionSpec, ObservationSpec
@@ -28,7 +28,7 @@ OTHER_LOSS = (*TRAINED_TARGETS, "drnd", "noveld")
 """Bonuses whose loss is not the mean of their scores."""
 
 
-def make(name: str, observation: ObservationSpec, action: ActionSpec = DISCRETE, seed: int = 0) -> Bonus:
+def make(name: str, observation: ObservationSpec, action: ActionSpec = DISCRETE, seed: int = 0) -> BonusModule:
     torch.manual_seed(seed)
     options = components.BONUSES.options(name, BonusOptions(features=32, hidden=32))
     return components.BONUSES.load(name)(observation, action, options)
@@ -65,10 +65,10 @@ def actions(spec: ActionSpec, *shape: int, generator: torch.Generator) -> Tensor
     return parts[0] if spec.kind == "discrete" else torch.stack(parts, dim=-1)
 
 
-def started(name: str, observation: ObservationSpec, action: ActionSpec = DISCRETE, seed: int = 0) -> Bonus:
+def started(name: str, observation: ObservationSpec, action: ActionSpec = DISCRETE, seed: int = 0) -> BonusModule:
     """A bonus whose statistics know the distribution of the observations."""
     bonus = make(name, observation, action, seed)
-    bonus.observe(observations(observation, 64, seed=99))
+    bonus.update_statistics(observations(observation, 64, seed=99))
     return bonus
 
 
@@ -77,9 +77,9 @@ def everything(moves: Transitions) -> Tensor:
     return torch.ones(moves.actions.shape[:2], dtype=torch.bool)
 
 
-def train(bonus: Bonus, moves: Transitions, updates: int = 40, lr: float = 3e-3) -> None:
+def train(bonus: BonusModule, moves: Transitions, updates: int = 40, lr: float = 3e-3) -> None:
     """What an agent does with a rollout, with an optimiser of its own."""
-    bonus.observe(moves.next_obs)
+    bonus.update_statistics(moves.next_obs)
     targets = bonus.targets(moves)
     trained = [p for p in bonus.parameters() if p.requires_grad]
     optimizer = torch.optim.Adam(trained, lr=lr) if trained else None

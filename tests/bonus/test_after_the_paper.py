@@ -82,9 +82,9 @@ def test_views_have_noise_and_pictures_have_tiles():
     vectors = augment(torch.zeros(300, 10), draws(300), 0, noise=0.2, masked=0.1)
     assert 0.19 < float(vectors.abs().max()) <= 0.2
     assert float(vectors.std()) == pytest.approx(0.2 / 3**0.5, rel=0.05)
-    pictures = augment(torch.full((300, 1, 84, 84), 3.0), draws(300), 1, noise=0.0, masked=0.1)
-    hidden = (pictures == 0).float().flatten(1).mean(1)
-    assert set(pictures.unique().tolist()) == {0.0, 3.0}
+    images = augment(torch.full((300, 1, 84, 84), 3.0), draws(300), 1, noise=0.0, masked=0.1)
+    hidden = (images == 0).float().flatten(1).mean(1)
+    assert set(images.unique().tolist()) == {0.0, 3.0}
     assert 0.4 < float((hidden > 0).float().mean()) < 0.6, "every second one"
     assert float(hidden[hidden > 0].mean()) == pytest.approx(0.1, abs=0.02)
     one, two = (augment(torch.zeros(9, 10), draws(9), view, 0.2, 0.1) for view in range(2))
@@ -211,10 +211,10 @@ def test_first_visits_are_those_of_a_set(split):
     """In one rollout or in many, with the state saved and loaded in between."""
     random = np.random.default_rng(0)
     states, first = random.integers(0, 9, (61, 4)), random.random((60, 4)) < 0.1
-    pictures = torch.from_numpy(states).to(torch.uint8)[..., None, None].expand(-1, -1, 3, 5).contiguous()
+    images = torch.from_numpy(states).to(torch.uint8)[..., None, None].expand(-1, -1, 3, 5).contiguous()
     visits, found, start = EpisodeVisits(4, 100, torch.device("cpu")), [], 0
     for steps in split:
-        part = visits.update(pictures[start : start + steps + 1], torch.from_numpy(first[start : start + steps]))
+        part = visits.update(images[start : start + steps + 1], torch.from_numpy(first[start : start + steps]))
         found.append(part)
         start += steps
         saved, visits = visits.state_dict(), EpisodeVisits(4, 100, torch.device("cpu"))

@@ -68,7 +68,7 @@ def test_training_lowers_the_bonus_there_and_leaves_a_far_state_higher(name, obs
         train(bonus, here, lr=3e-4 if name in (*TRAINED_TARGETS, "drnd") else 3e-3)
     after_here, after_far = float(bonus.score(here).mean()), float(bonus.score(far).mean())
     assert after_here <= before_here / 2
-    if observation.kind == "vector" or name not in TRAINED_TARGETS:  # four pictures of noise teach a target nothing
+    if observation.kind == "vector" or name not in TRAINED_TARGETS:  # four images of noise teach a target nothing
         assert after_far >= (1.25 if name == "drnd" else 1.5) * after_here  # DRND: a part is the count, at most 0.1
 
 
@@ -157,7 +157,7 @@ def test_constant_observations_do_not_blow_up(name, observation):
     moves = transitions(observation)
     moves.frames.fill_(7)
     for _ in range(20):
-        bonus.observe(moves.next_obs)
+        bonus.update_statistics(moves.next_obs)
     assert bool(torch.isfinite(bonus.score(moves)).all())
     train(bonus, moves, updates=5)
     moves.frames[-1] += 1  # a constant pixel that moves at last
@@ -214,7 +214,7 @@ def test_padding_does_not_change_the_loss(name, observation, monkeypatch):
 def test_observing_in_any_shape_is_the_same(observation):
     flat, stacked = make("rnd", observation), make("rnd", observation)
     obs = observations(observation, 8)
-    flat.observe(obs)
-    stacked.observe(obs.unflatten(0, (4, 2)))
+    flat.update_statistics(obs)
+    stacked.update_statistics(obs.unflatten(0, (4, 2)))
     moves = transitions(observation)
     assert torch.equal(flat.score(moves), stacked.score(moves))

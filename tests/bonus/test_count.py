@@ -31,7 +31,7 @@ def test_the_bonus_is_the_power_of_the_true_count(observation, power, exponent):
     visits = torch.randint(0, 30, (500,), generator=torch.Generator().manual_seed(2))
     counter = Counter(visits.tolist())
     counting = bonus(observation, power)
-    counting.observe(states[visits])
+    counting.update_statistics(states[visits])
     expected = torch.tensor([[(1 + counter[i]) ** exponent for i in range(30)]])
     torch.testing.assert_close(counting.score(arriving_at(states)), expected)
 
@@ -39,7 +39,7 @@ def test_the_bonus_is_the_power_of_the_true_count(observation, power, exponent):
 def test_one_bit_is_another_state():
     black = torch.zeros(1, 84, 84, dtype=torch.uint8)
     counting = bonus(IMAGE)
-    counting.observe(black.expand(8, -1, -1))
+    counting.update_statistics(black.expand(8, -1, -1))
     for place in ((0, 0), (41, 7), (83, 83)):
         other = black.clone()
         other[(0, *place)] = 1
@@ -50,13 +50,13 @@ def test_one_bit_is_another_state():
 def test_the_order_of_the_components_counts():
     vector = torch.arange(10.0)[None]
     counting = bonus(VECTOR)
-    counting.observe(vector)
+    counting.update_statistics(vector)
     assert float(counting.score(arriving_at(vector.flip(1)))) == 1.0
 
 
 def test_the_two_zeros_are_one_state():
     counting = bonus(VECTOR, "1")
-    counting.observe(torch.zeros(1, 10))
+    counting.update_statistics(torch.zeros(1, 10))
     assert float(counting.score(arriving_at(-torch.zeros(1, 10)))) == 0.5
 
 
@@ -71,7 +71,7 @@ def test_many_states_in_bounded_memory():
     states = torch.arange(100_000.0)[:, None].expand(-1, 10)
     counting = bonus(VECTOR, "1")
     size = counting.counts_RS.numel()
-    counting.observe(states)
+    counting.update_statistics(states)
     score = counting.score(arriving_at(states))
     assert counting.counts_RS.numel() == size
     assert bool((score <= 0.5).all())

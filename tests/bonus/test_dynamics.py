@@ -36,7 +36,7 @@ def test_the_dynamics_learn_what_the_action_does():
     actions = torch.arange(40) % 5
     moves = Transitions.pairs(torch.zeros(40, 10), actions, states[actions])
     bonus = started("dynamics", VECTOR)
-    bonus.observe(moves.next_obs)
+    bonus.update_statistics(moves.next_obs)
     optimizer = torch.optim.Adam(bonus.predictor.parameters(), lr=3e-3)
     before = bonus.score(moves).mean()
     for _ in range(150):

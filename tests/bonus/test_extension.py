@@ -11,7 +11,7 @@ import torch
 from bonus_cases import BONUSES
 
 from rnd import envs
-from rnd.bonus.base import Bonus
+from rnd.bonus.base import BonusModule
 from rnd.config import BonusOptions, Config, EnvConfig
 from rnd.config.components import BONUSES as REGISTRY
 from rnd.foundation.errors import UserError
@@ -75,7 +75,7 @@ def test_every_bonus_trains_an_agent_on_dictionaries(name):
         assert (row["bonus_raw"] > 0) == (name != "none")
 
 
-class FarFromHome(Bonus):
+class FarFromHome(BonusModule):
     """The distance from the origin: what a user might write in an afternoon."""
 
     def __init__(self, observation, action, config):

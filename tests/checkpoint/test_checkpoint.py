@@ -48,7 +48,7 @@ def test_written_and_read(tmp_path):
     }
     path = checkpoint.write(tmp_path, "000000001", ABOUT, state)
     back = checkpoint.read(path)
-    assert same(back.state, state) and back.about == ABOUT
+    assert same(back.state, state) and back.metadata == ABOUT
     assert {file.name for file in path.iterdir()} == {"tensors.safetensors", "state.json", "manifest.json"}
 
 

@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from rnd import run
-from rnd.bonus.base import Bonus
+from rnd.bonus.base import BonusModule
 from rnd.config import BonusOptions, Config, PolicyOptions, WriterOptions
 from rnd.config.components import BONUSES, POLICIES, WRITERS, Registry, resolve, writer_names
 from rnd.config.presets import changes, preset, small
@@ -25,11 +25,11 @@ from rnd.models.policy.mlp import MLP
 PLUGIN = """
 from dataclasses import dataclass
 import torch
-from rnd.bonus.base import Bonus
+from rnd.bonus.base import BonusModule
 from rnd.config import BonusOptions, PolicyOptions, WriterOptions
 from rnd.models.policy.base import ActorCritic, vector_torso
 
-class Constant(Bonus):
+class Constant(BonusModule):
     @dataclass(frozen=True)
     class Options(BonusOptions):
         loud: bool = False
@@ -169,7 +169,7 @@ def test_options_must_be_options():
 
 def test_every_component_of_ours_can_be_loaded():
     for name in BONUSES:
-        assert issubclass(BONUSES.load(name, Bonus), Bonus)
+        assert issubclass(BONUSES.load(name, BonusModule), BonusModule)
     for name in POLICIES:
         assert issubclass(POLICIES.load(name, torch.nn.Module).Options, PolicyOptions)
     for name in WRITERS:

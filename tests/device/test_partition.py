@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from rnd.device import partition
-from rnd.device.partition import ALL, LibraryError, Part, Resource
+from rnd.device.partition import ALL, LibraryError, Resource, SMPartition
 
 cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 
@@ -62,14 +62,14 @@ def test_cublas_has_the_limit_of_a_part_while_it_is_used(monkeypatch):
     monkeypatch.setattr(torch.cuda, "stream", lambda _: contextlib.nullcontext())
     monkeypatch.setattr(torch.cuda, "current_blas_handle", threading.get_ident)
     library, here = Library(), threading.get_ident()
-    part = Part(Stream(), 48, library)
+    part = SMPartition(Stream(), 48, library)
     with part.use():
         assert library.limits == [(here, 48)]
     assert library.limits == [(here, 48), (here, ALL)]
     with pytest.raises(KeyError), part.use():
         raise KeyError
     assert library.limits[2:] == [(here, 48), (here, ALL)]
-    with Part(Stream()).use():
+    with SMPartition(Stream()).use():
         assert len(library.limits) == 4
 
 

@@ -90,10 +90,10 @@ def test_noisy_tv_channel_changes_only_in_front_of_it():
         result = env.step(np.array([REMOTE]))
         assert result.obs[0, screen:].sum() == 0 and result.info.room.item() == 0
     assert walk(env, [UP]) == [1]
-    pictures = {tuple(env.step(np.array([REMOTE])).obs[0, screen:].tolist()) for _ in range(180)}
-    assert len(pictures) == CHANNELS
+    images = {tuple(env.step(np.array([REMOTE])).obs[0, screen:].tolist()) for _ in range(180)}
+    assert len(images) == CHANNELS
     still = {tuple(env.step(np.array([UP])).obs[0, screen:].tolist()) for _ in range(3)}
-    assert len(still) <= 2  # it may have walked to the wall, but the picture does not change
+    assert len(still) <= 2  # it may have walked to the wall, but the image does not change
 
 
 def test_noisy_tv_truncates_and_returns_the_last_observation():

@@ -12,7 +12,7 @@ import torch
 from rnd import envs
 from rnd.config.presets import preset
 from rnd.envs.interface import VectorEnv
-from rnd.envs.native_envs import why_not
+from rnd.envs.native_envs import unsupported_reason
 from rnd.foundation.errors import RunError
 
 N = 12
@@ -35,8 +35,8 @@ def cart_poles(num_envs):
 def make(env_id: str, num_envs: int = N) -> VectorEnv:
     config = preset(env_id)
     config = replace(config, env=replace(config.env, num_envs=num_envs, workers=0), device="cpu")
-    if env_id.startswith("ALE/") and why_not(config):
-        pytest.skip(f"native core: {why_not(config)}")
+    if env_id.startswith("ALE/") and unsupported_reason(config):
+        pytest.skip(f"native core: {unsupported_reason(config)}")
     return envs.make(config)
 
 

@@ -29,14 +29,14 @@ def encoded(space: spaces.Space, obs: object) -> np.ndarray:
     return out
 
 
-def test_observations_become_vectors_or_pictures():
+def test_observations_become_vectors_or_images():
     assert encoded(spaces.Discrete(4, start=2), 3).tolist() == [0, 1, 0, 0]
     assert encoded(spaces.MultiDiscrete([2, 3]), np.array([1, 2])).tolist() == [0, 1, 0, 0, 1]
     assert encoded(spaces.MultiBinary(3), np.array([1, 0, 1])).tolist() == [1, 0, 1]
     both = spaces.Dict({"a": spaces.Box(-1, 1, (2,)), "b": spaces.Tuple([spaces.Discrete(2), spaces.Text(5)])})
     assert encoded(both, {"a": np.array([0.5, -0.5]), "b": (1, "abc")}).tolist() == [0.5, -0.5, 0, 1]
-    picture = np.full((100, 90, 3), 128, np.uint8)
-    assert (encoded(spaces.Box(0, 255, picture.shape, np.uint8), picture) == 128).all()
+    image = np.full((100, 90, 3), 128, np.uint8)
+    assert (encoded(spaces.Box(0, 255, image.shape, np.uint8), image) == 128).all()
 
 
 REFUSED = (
@@ -425,7 +425,7 @@ def test_the_saved_actions_are_those_of_the_episode():
 
 def test_an_endless_episode_costs_a_byte_per_step_and_is_cut(monkeypatch):
     """Its actions are kept to restore it: without a limit, checkpoints would grow for ever."""
-    monkeypatch.setattr("rnd.envs.gym_env.LONGEST_EPISODE", 5)
+    monkeypatch.setattr("rnd.envs.gym_env.MAX_EPISODE_STEPS", 5)
     monkeypatch.setattr("test_gym.LIMIT", 10**9)
     env = GymEnv(Walk, "walk", seed=1)
     out = {name: np.zeros(shape, dtype) for name, (shape, dtype) in buffer_layout(env.spec, 1).items()}

@@ -16,7 +16,7 @@ from rnd import envs, run
 from rnd.config import BonusOptions, Config, EnvConfig
 from rnd.config.presets import ATARI_GAMES
 from rnd.envs.ale_env import AleEnv
-from rnd.envs.native_envs import NativeEnvs, why_not
+from rnd.envs.native_envs import NativeEnvs, unsupported_reason
 from rnd.envs.spec import buffer_layout
 from rnd.foundation.errors import UserError
 from rnd.metrics.metrics import read_csv
@@ -148,7 +148,7 @@ SOME = ("montezuma", "private-eye", "solaris")
 )
 def test_the_native_core_gives_the_bytes_of_ale(game):
     chosen = config(ATARI_GAMES[game], 2, max_episode_frames=4_000)
-    problem = why_not(chosen)
+    problem = unsupported_reason(chosen)
     if problem:
         pytest.skip(f"native core: {problem}")
     with (
@@ -166,7 +166,7 @@ def test_the_native_core_gives_the_bytes_of_ale(game):
 def test_the_native_core_plays_ahead_like_ale():
     """With actions that were chosen before: the random agent's."""
     chosen = config(num_envs=2, max_episode_frames=300)
-    problem = why_not(chosen)
+    problem = unsupported_reason(chosen)
     if problem:
         pytest.skip(f"native core: {problem}")
     actions = np.random.default_rng(7).integers(0, 18, (200, 2))
@@ -186,7 +186,7 @@ def test_the_native_core_plays_ahead_like_ale():
 def test_the_native_core_resets_like_ale(game):
     """Where a reset depends on the resets before it: 100 episodes of two agent steps."""
     options = {"num_envs": 1, "max_episode_frames": 8}
-    problem = why_not(config(ATARI_GAMES[game], **options))
+    problem = unsupported_reason(config(ATARI_GAMES[game], **options))
     if problem:
         pytest.skip(f"native core: {problem}")
     with (

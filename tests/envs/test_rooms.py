@@ -13,7 +13,7 @@ from rnd.config import Config, EnvConfig
 from rnd.config.presets import ATARI_GAMES
 from rnd.envs.ale_env import AleEnv
 from rnd.envs.local import LocalEnvs
-from rnd.envs.native_envs import why_not
+from rnd.envs.native_envs import unsupported_reason
 
 OUT_OF_THE_FIRST_ROOM = (
     "1x1 3x3 4x1 1x1 0x16 4x1 0x1 11x1 1x2 2x9 5x1 3x1 11x7 5x5 0x3 5x5 3x10 4x6 12x5 2x15 12x2 3x1 5x13 12x13 2x12 "
@@ -67,7 +67,7 @@ def test_a_room_entered_at_the_time_limit_counts(backend, workers):
         sticky=0.0,
         max_episode_frames=4 * len(actions),
     )
-    problem = why_not(Config(env=env_config)) if backend == "native" else None
+    problem = unsupported_reason(Config(env=env_config)) if backend == "native" else None
     if problem:
         pytest.skip(f"native core: {problem}")
     with closing(envs.make(Config(env=env_config))) as env:

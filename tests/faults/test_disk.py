@@ -27,7 +27,7 @@ def test_disk_full_while_saving(disk, tmp_path):
         start(config, disk.path)
     path = disk.path / "run"
     saved, problems = checkpoint.newest(path / "checkpoints")
-    assert not problems and 0 < saved.about["iteration"] < 6
+    assert not problems and 0 < saved.metadata["iteration"] < 6
     assert not list((path / "checkpoints").glob("writing-*"))
     disk.resize(8192)
     resume(path)
@@ -38,13 +38,13 @@ def test_disk_full_while_saving(disk, tmp_path):
 
 def test_only_the_disk_is_excused():
     """A checkpoint that fails because a rollout under way failed ends the run."""
-    keeper, console = mock.Mock(), quiet()
-    keeper.save.side_effect = NotSavedError("no room")
-    run.save_or_warn(keeper, {}, console)
+    checkpointer, console = mock.Mock(), quiet()
+    checkpointer.save.side_effect = NotSavedError("no room")
+    run.save_or_warn(checkpointer, {}, console)
     assert "no room; training continues" in console.file.getvalue()
-    keeper.save.side_effect = RunError("environment 3 raised")
+    checkpointer.save.side_effect = RunError("environment 3 raised")
     with pytest.raises(RunError, match="environment 3 raised"):
-        run.save_or_warn(keeper, {}, console)
+        run.save_or_warn(checkpointer, {}, console)
 
 
 def test_training_goes_on_when_a_checkpoint_does_not_fit(disk):

@@ -217,7 +217,7 @@ def with_config(**changes: object) -> Callable[[Path], None]:
             (config[group] if group else config)[field] = value
         (folder / "run/config.json").write_text(json.dumps(config))
         document = json.loads((folder / "run" / NEWEST / STATE).read_text())
-        document["about"]["config"] = config
+        document["metadata"]["config"] = config
         signed(folder / "run" / NEWEST, {STATE: json.dumps(document).encode()})
 
     return change

@@ -81,7 +81,7 @@ def test_killed_while_a_checkpoint_is_written(moment, broken, monkeypatch):
     if child == 0:
         torch.set_num_threads(1)  # a fork has no copies of PyTorch's other threads, and would wait for them
         arm(moment, monkeypatch)
-        checkpoint.write(root, "000000005", last.about | {"iteration": 5}, last.state)
+        checkpoint.write(root, "000000005", last.metadata | {"iteration": 5}, last.state)
         checkpoint.prune(root, keep_last=1)
         os._exit(0)
     _, status = os.waitpid(child, 0)

@@ -103,14 +103,14 @@ def test_constant_pixels_give_a_finite_bonus():
     rnd = RND(observation, action, small().bonus_options)
     for value in (0, 255):
         frames = torch.full((9, 2, 84, 84), value, dtype=torch.uint8)
-        rnd.observe(frames)
+        rnd.update_statistics(frames)
     frames[5:] = 7  # never seen before
     age, actions = torch.full((9 - 3, 2), 3, dtype=torch.int8), torch.zeros(5, 2, dtype=torch.int64)
     score = rnd.score(Transitions(frames, age, actions, 4))
     assert torch.isfinite(score).all() and (score >= 0).all()
     black = RND(observation, action, small().bonus_options)
     for _ in range(100):
-        black.observe(torch.zeros(50, 84, 84, dtype=torch.uint8))
+        black.update_statistics(torch.zeros(50, 84, 84, dtype=torch.uint8))
     assert torch.isfinite(black.score(Transitions(frames, age, actions, 4))).all()
 
 

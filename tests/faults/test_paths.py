@@ -103,7 +103,7 @@ def test_an_export_finds_the_newest_checkpoint_while_old_ones_are_removed(broken
 
     def race(path: Path) -> checkpoint.Checkpoint:
         if path.name == "000000004":
-            checkpoint.write(root, "000000005", newest.about | {"iteration": 5}, newest.state)
+            checkpoint.write(root, "000000005", newest.metadata | {"iteration": 5}, newest.state)
             for name in ("000000003", "000000004"):
                 checkpoint.discard(root / name)
         return read(path)
@@ -120,7 +120,7 @@ def test_parts_are_those_of_one_checkpoint_while_a_run_trains(moment, broken, tm
     def race(folder: Path) -> tuple[checkpoint.Checkpoint | None, list[str]]:
         found, problems = find(folder)
         if found and found.path.name == "000000004":  # removed after it was read, before its files are copied
-            checkpoint.write(root, "000000005", found.about | {"iteration": 5}, found.state)
+            checkpoint.write(root, "000000005", found.metadata | {"iteration": 5}, found.state)
             checkpoint.discard(found.path)
         return found, problems
 

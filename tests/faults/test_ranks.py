@@ -78,13 +78,13 @@ def test_a_killed_rank_stops_all_and_the_run_goes_on_with_one_and_with_two(tmp_p
 
     saved, _ = checkpoint.newest(tmp_path / "run" / "checkpoints")
     assert saved is not None
-    done = saved.about["iteration"]
+    done = saved.metadata["iteration"]
     weights = saved.state["policy"]
     said = resume(tmp_path / "run", done + 2)  # alone: the environments of both
     assert "from cpu on 2 ranks to cpu" in said and f"resumed at iteration {done}," in said
     assert iterations(tmp_path / "run") == list(range(1, done + 3))
     alone, _ = checkpoint.newest(tmp_path / "run" / "checkpoints")
-    assert alone is not None and alone.about["config"]["env"]["num_envs"] == 2 * 4
+    assert alone is not None and alone.metadata["config"]["env"]["num_envs"] == 2 * 4
     assert alone.state["policy"].keys() == weights.keys() and alone.state["other_ranks"] == []
 
     said = finished(torchrun("resume", "run", "--frames", str((done + 4) * RANKS * FRAMES), cwd=tmp_path))
@@ -98,7 +98,7 @@ def test_torchrun_killed_alone_stops_the_ranks(tmp_path):
     process.popen.kill()
     assert process.no_orphans(seconds=60)
     saved, problems = checkpoint.newest(tmp_path / "run" / "checkpoints")
-    assert saved is not None and not problems and saved.about["iteration"] == iterations(tmp_path / "run")[-1]
+    assert saved is not None and not problems and saved.metadata["iteration"] == iterations(tmp_path / "run")[-1]
     assert "torchrun has ended: finishing this iteration and saving" in process.finish()[1]
     with RunFolder(tmp_path / "run").lock():
         pass

@@ -56,7 +56,7 @@ def test_a_strangers_code_is_not_imported(field, inner, name, broken, strange):
     (broken / "config.json").write_text(json.dumps(config))
     path = broken / "checkpoints" / "000000004"
     document, manifest = json.loads((path / STATE).read_bytes()), json.loads((path / MANIFEST).read_bytes())
-    put(document["about"]["config"])
+    put(document["metadata"]["config"])
     data = json.dumps(document).encode()
     (path / STATE).write_bytes(data)
     manifest["files"][STATE] = {"bytes": len(data), "sha256": sha256(data)}

@@ -39,7 +39,7 @@ ONCE = [0.0] * 5 + [0.01] * (WINDOW - 5)
     [
         ({}, None),
         ({"bonus_spread": 0.01}, "collapsed: it is nearly the same in all states"),
-        ({"bonus_share": 0.001}, "collapsed: it is 0.1% of the deviation"),
+        ({"bonus_share": 0.001}, "collapsed: it is 0.1% of the std"),
         ({"bonus_share": 0.001, "return_best": 1.0}, None),  # the task is learned: nothing is left to explore
         ({"bonus_share": 0.99}, None),  # there is no reward yet that could drown
         ({"bonus_share": 0.99, "return_best": 1.0, "return_mean": OFTEN}, "drowns the reward"),

@@ -15,7 +15,7 @@ from rnd.metrics.tensorboard import COMPARED, TensorBoardWriter
 ROW = {"iteration": 1, "frames": 512, "updates": 16, "episodes": 2, "return_mean": 3.5, "return_best": 7.0}
 ROW |= {"length_mean": 20.0, "success": None, "rooms": 1, "places": 1, "bonus_raw": 0.5, "bonus_max": 1.0}
 ROW |= {"bonus_scaled": 0.1, "bonus_scale": 2.0, "return_int": 0.3, "policy_loss": 0.1, "value_ext_loss": 0.2}
-ROW |= {"value_int_loss": 0.3, "bonus_loss": 0.4, "approx_kl": 0.01, "clip_share": 0.1, "entropy": 1.0, "loss": 0.6}
+ROW |= {"value_int_loss": 0.3, "bonus_loss": 0.4, "approx_kl": 0.01, "clip_fraction": 0.1, "entropy": 1.0, "loss": 0.6}
 ROW |= {"bonus_spread": 0.5, "bonus_share": 0.2}
 
 

@@ -134,7 +134,7 @@ def test_a_gaussian_head_for_boxes():
     policy = MLP(VECTOR, ActionSpec("continuous", (2,), (-1, -1), (1, 1)), MLP.Options(16))
     out, _ = policy(torch.rand(5, 10), torch.zeros(5, 0))
     assert out.logits.shape == (5, 4)
-    assert not out.logits[:, 2:].any()  # deviation 1 at the start
+    assert not out.logits[:, 2:].any()  # std 1 at the start
 
 
 def test_a_layer_over_maps_is_one_over_flattened_maps():

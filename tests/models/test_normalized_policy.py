@@ -27,7 +27,7 @@ def policy():
 def test_numbers_are_whitened_and_choices_are_not():
     made = policy()
     obs = torch.tensor([[0.01, 1000.0, 0.0], [0.03, 3000.0, 1.0]])
-    made.observe(obs.repeat(1000, 1))
+    made.update_statistics(obs.repeat(1000, 1))
     read = made.normalized(obs)
     torch.testing.assert_close(read, torch.tensor([[-1.0, -1, 0], [1, 1, 1]]), rtol=1e-3, atol=1e-3)
     assert float(made.normalized(torch.full((1, 3), 1e9))[0, 0]) == 10
@@ -36,7 +36,7 @@ def test_numbers_are_whitened_and_choices_are_not():
 def test_a_velocity_of_a_hundredth_changes_what_the_policy_does():
     """Raw, it is invisible: the outputs of a new policy differ by about as much as its inputs."""
     made, obs = policy(), torch.tensor([[0.0, 0.01, 0], [0.0, -0.01, 0]])
-    made.observe(obs)
+    made.update_statistics(obs)
     whitened, raw = (p(obs, torch.zeros(2, 0))[0].logits.detach() for p in (made, made.policy))
     assert float((whitened[0] - whitened[1]).abs().max()) > 20 * float((raw[0] - raw[1]).abs().max())
 
@@ -59,7 +59,7 @@ def test_statistics_change_between_iterations_only():
 
 def test_pictures_are_refused():
     image = replace(SPEC, observation=ObservationSpec("image", (84, 84)))
-    with pytest.raises(UserError, match="--normalize-obs is for vectors, and test shows pictures"):
+    with pytest.raises(UserError, match="--normalize-obs is for vectors, and test shows images"):
         make_policy(Config(normalize_obs=True), image)
     assert not preset("my:game", "image").normalize_obs
 

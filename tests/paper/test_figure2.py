@@ -1,4 +1,4 @@
-"""Figure 2 on MNIST, where its files are beside the repository, and on small generated pictures."""
+"""Figure 2 on MNIST, where its files are beside the repository, and on small generated images."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SHORT = Options(seeds=2, classes=(1, 3), examples=(1, 30, 900), total=1000, step
 
 @pytest.fixture
 def prototypes() -> mnist.Digits:
-    """Ten classes of 8×8 pictures: one prototype per class, with noise."""
+    """Ten classes of 8×8 images: one prototype per class, with noise."""
     random = np.random.default_rng(0)
     means = random.random((10, 64))
     labels = np.tile(np.arange(10), 130)
@@ -69,7 +69,7 @@ def test_models_trained_together_equal_one_model_alone():
     torch.testing.assert_close(out, alone(x).expand(2, -1, -1))
 
 
-def test_an_epoch_shows_every_picture_once():
+def test_an_epoch_shows_every_image_once():
     options = replace(SHORT, steps=10, batch=20)
     indices = torch.cat(list(figure2.batches(100, options, torch.Generator().manual_seed(0))))
     assert indices.bincount().tolist() == [2] * 100

@@ -1,4 +1,4 @@
-"""Planned runs, scale and the pictures of half-done figures."""
+"""Planned runs, scale and the images of half-done figures."""
 
 import csv
 import json
@@ -13,7 +13,7 @@ from rnd.config import BonusOptions
 from rnd.config.presets import small
 from rnd.foundation.errors import UserError
 from rnd.jobs.planned import State
-from rnd.paper.drawing import draw_recipe, picture_of
+from rnd.paper.drawing import draw_recipe, image_of
 from rnd.paper.plan import Scale, planned_runs
 from rnd.paper.recipes import RECIPES, Arm, Recipe
 from rnd.paper.speed import frames_per_second
@@ -79,7 +79,7 @@ def store(planned, name):
     (planned.path / "config.json").write_text(json.dumps(config.to_dict()))
 
 
-def test_states_and_a_half_done_picture(tmp_path):
+def test_states_and_a_half_done_image(tmp_path):
     recipe, scale = RECIPES["figure3"](), Scale(1e-5)
     found = planned_runs(recipe, scale, tmp_path)
     assert {run.state() for run in found} == {State.MISSING}
@@ -95,7 +95,7 @@ def test_states_and_a_half_done_picture(tmp_path):
 
 
 def test_the_papers_best_return_is_in_the_panel_of_best_returns(tmp_path):
-    panels = picture_of(RECIPES["figure3"](), [], Scale()).panels
+    panels = image_of(RECIPES["figure3"](), [], Scale()).panels
     assert {panel.measure: [line.value for line in panel.references] for panel in panels} == {
         "return_mean": [],
         "return_best": [6_700],

@@ -57,7 +57,7 @@ def test_no_legend_covers_a_curve():
         assert ax.get_legend().get_window_extent().y1 <= ax.get_window_extent().y0
 
 
-def test_picture_and_numbers_are_written(tmp_path):
+def test_image_and_numbers_are_written(tmp_path):
     options = Options(out=str(tmp_path), seeds=1, steps=20)
     rows = four.run(options, Console(quiet=True))
     assert len((tmp_path / "prediction-errors.csv").read_text().splitlines()) == 1 + len(rows)

@@ -20,10 +20,10 @@ from rnd.training.trainer import Trainer
 
 OPTIONS = {"features": 16, "hidden": 16, "keep": 0.5}
 ENVS, STEPS, ROLLOUTS = 4, 8, 52
-IMAGES = "streams:Pictures"
+IMAGES = "streams:Images"
 
 
-class Pictures(gymnasium.Env):
+class Images(gymnasium.Env):
     """A bright bar that moves over a grey frame; episodes of 7 steps."""
 
     observation_space = spaces.Box(0, 255, (84, 84), np.uint8)

@@ -30,7 +30,7 @@ SPACES = {
     "boxes": spaces.Dict({"x": spaces.Box(-1, 1, (2,)), "y": spaces.Box(-1, 1, (2, 2))}),
     "tuple": spaces.Tuple((spaces.Box(-1, 1, (2,)), spaces.Discrete(3))),
 }
-PICTURES = {
+IMAGES = {
     "grey": spaces.Box(0, 255, (84, 84), np.uint8),
     "stack": spaces.Box(0, 255, (4, 84, 84), np.uint8),
     "last": spaces.Box(0, 255, (84, 84, 1), np.uint8),
@@ -60,10 +60,10 @@ def tensors(obs):
     return tuple(tensors(part) for part in obs) if isinstance(obs, tuple) else torch.as_tensor(obs)
 
 
-@pytest.mark.parametrize("kind", [*SPACES, *PICTURES])
+@pytest.mark.parametrize("kind", [*SPACES, *IMAGES])
 @pytest.mark.parametrize("name", ["rnd", "autoencoder", "count", "dynamics"])
 def test_every_bonus_reads_every_space_as_arrays_or_tensors(name, kind):
-    space = (SPACES | PICTURES)[kind]
+    space = (SPACES | IMAGES)[kind]
     if name == "dynamics" and kind in ("grey", "last", "colour"):
         pytest.skip("dynamics reads stacks of four frames")
     if name == "autoencoder" and kind == "colour":
@@ -88,10 +88,10 @@ def test_every_bonus_reads_every_space_as_arrays_or_tensors(name, kind):
     assert bonus.update() == {}
 
 
-@pytest.mark.parametrize("kind", [*SPACES, *PICTURES])
+@pytest.mark.parametrize("kind", [*SPACES, *IMAGES])
 def test_the_encoding_is_that_of_the_environments(kind):
     """The quick ways for numbers and grey frames give what the one-by-one encoder of `rnd train` writes."""
-    space = (SPACES | PICTURES)[kind]
+    space = (SPACES | IMAGES)[kind]
     encoder, obs = ObservationEncoder(space), batch(space, 2, 3)
     assert torch.equal(encoder(obs), encoder._one_by_one(obs, (2, 3)))
 
@@ -225,7 +225,7 @@ def test_gradients_are_not_needed_around_it():
 )
 def test_saved_bonuses_continue_exactly(name, kind, tmp_path):
     """Saved in the middle of a rollout: statistics, scale, weights, optimiser, draws, and what waits for the update."""
-    space = (SPACES | PICTURES)[kind]
+    space = (SPACES | IMAGES)[kind]
     bonus = rnd.Bonus(name, space, action_space=ACTIONS, num_envs=2, keep=0.5, update_every=4, seed=7, **SMALL)
 
     def play(one, start, stop):
@@ -281,13 +281,13 @@ def test_dynamics_needs_s_t_and_a_t():
     bonus = rnd.Bonus("dynamics", SPACES["vector"], action_space=ACTIONS, **SMALL)
     with pytest.raises(UserError, match="reads s_t and a_t"):
         bonus.observe(batch(SPACES["vector"], 1))
-    bonus = rnd.Bonus("dynamics", PICTURES["grey"], action_space=ACTIONS, **SMALL)
+    bonus = rnd.Bonus("dynamics", IMAGES["grey"], action_space=ACTIONS, **SMALL)
     with pytest.raises(UserError, match="FrameStackObservation"):
-        bonus.observe(*(batch(PICTURES["grey"], 1) for _ in range(2)), actions=np.zeros(1, int))
+        bonus.observe(*(batch(IMAGES["grey"], 1) for _ in range(2)), actions=np.zeros(1, int))
 
 
 def test_forgotten_updates_are_noticed_before_the_memory_is_full(monkeypatch):
-    monkeypatch.setattr(module, "MOST_PENDING", 1000)
+    monkeypatch.setattr(module, "MAX_PENDING", 1000)
     bonus = rnd.Bonus("rnd", SPACES["vector"], **SMALL)
     with pytest.raises(UserError, match=r"call bonus.update\(\) after each rollout"):
         for _ in range(200):

@@ -47,7 +47,7 @@ def noveld(num_envs=1, **options):
 
 
 def assert_first_visits(rewards_TN, envs):
-    """The very first step has no reward: one step has no deviation."""
+    """The very first step has no reward: one step has no std."""
     truth_TN = np.array([env.new for env in envs]).T
     assert 0.1 < truth_TN.mean() < 0.9
     assert np.array_equal(np.asarray(rewards_TN)[1:] != 0, truth_TN[1:])

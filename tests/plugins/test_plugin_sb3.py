@@ -33,7 +33,7 @@ RNDPPO_SMALL = {
 }
 
 
-class Picture(gymnasium.Env):
+class ImageEnv(gymnasium.Env):
     """Noise of 36x36 pixels in colour; episodes of five steps."""
 
     observation_space, action_space = spaces.Box(0, 255, (36, 36, 3), np.uint8), spaces.Discrete(2)
@@ -177,7 +177,7 @@ def test_the_callback_needs_a_bonus():
 def test_rndppo_learns_saves_loads_and_goes_on(kind, tmp_path):
     makers = {
         "MlpPolicy": lambda: make_vec_env("CartPole-v1", 2, seed=0),
-        "CnnPolicy": lambda: VecFrameStack(DummyVecEnv([Picture] * 2), 4),
+        "CnnPolicy": lambda: VecFrameStack(DummyVecEnv([ImageEnv] * 2), 4),
         "MultiInputPolicy": lambda: DummyVecEnv([Goals] * 2),
         "continuous": lambda: make_vec_env("Pendulum-v1", 2, seed=0),
     }

@@ -53,7 +53,7 @@ def rows_of(
                 "value_int_loss": 1.0 * 0.9**i,
                 "bonus_loss": 2.0 * 0.7**i,
                 "approx_kl": 0.003,
-                "clip_share": 0.05,
+                "clip_fraction": 0.05,
                 "entropy": 2.8 - share,
                 "loss": 0.5,
             }

@@ -1,4 +1,4 @@
-"""The page in a real browser: no error, every picture loaded, the map complete, the video playing."""
+"""The page in a real browser: no error, every image loaded, the map complete, the video playing."""
 
 import json
 import shutil
@@ -47,7 +47,7 @@ def opened(browser, path):
     assert browser.until("document.readyState === 'complete'")
 
 
-def test_no_error_and_all_pictures(browser, page):
+def test_no_error_and_all_images(browser, page):
     opened(browser, page)
     assert browser.console() == []
     assert browser.run("[...document.images].length") == 1
@@ -198,7 +198,7 @@ def test_twelve_groups_have_twelve_colours(browser, tmp_path):
 def test_no_word_is_broken_on_a_phone(tmp_path):
     need_browser()
     run = read_run(STORED / "rnd-s1")
-    run.about |= {"packages": {"gymnasium": "1.4.0"}, "platform": "Linux-6.1.0-13-cloud-amd64-x86_64-with-glibc2.36"}
+    run.metadata |= {"packages": {"gymnasium": "1.4.0"}, "platform": "Linux-6.1.0-13-cloud-amd64-x86_64-with-glibc2.36"}
     write_page([run], tmp_path / "report.html")
     window = Browser(390, 900)
     try:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from rnd.report import figure as figures
-from rnd.report.figure import Line, Panel, Picture, ReferenceLine, draw
+from rnd.report.figure import Line, Panel, Plot, ReferenceLine, draw
 from rnd.report.runs import read_run
 
 STORED = Path(__file__).parent / "stored"
@@ -24,9 +24,9 @@ def line(label="RND", names=("rnd-s1", "rnd-s2", "rnd-s3"), seeds=3):
     return Line(label, tuple(read_run(STORED / name) for name in names), seeds)
 
 
-def picture(lines, **options):
+def plot(lines, **options):
     panel = Panel("returns", "return_mean", "mean return", tuple(lines), options.pop("references", ()))
-    return Picture("picture", "A title", (panel,), **options)
+    return Plot("plot", "A title", (panel,), **options)
 
 
 @pytest.fixture
@@ -44,7 +44,7 @@ def words(figure):
 
 
 def test_the_plotted_numbers_are_numpys(tmp_path, drawn):
-    paths = draw(picture([line()]), tmp_path)
+    paths = draw(plot([line()]), tmp_path)
     assert [path.suffix for path in paths] == [".png", ".svg", ".csv"] and all(path.stat().st_size for path in paths)
     # rnd-s3 is not finished; in the first two rollouts no episode has ended
     known = np.stack([column(name, "return_mean")[2:] for name in ("rnd-s1", "rnd-s2")])
@@ -70,7 +70,7 @@ def unfinished(path, iterations):
 
 
 def test_unfinished_runs_are_left_out_and_stated(tmp_path, drawn):
-    draw(picture([line(seeds=5), line("PPO", ("ppo-s1",), 1)]), tmp_path)
+    draw(plot([line(seeds=5), line("PPO", ("ppo-s1",), 1)]), tmp_path)
     text = words(drawn[0])
     assert "RND: 2 of 5 seeds finished" in text
     assert "seeds end" not in text and "PPO:" not in text
@@ -80,27 +80,27 @@ def test_unfinished_runs_are_left_out_and_stated(tmp_path, drawn):
 def test_where_no_run_is_finished_the_curve_is_marked(tmp_path, drawn):
     """Also where all runs stopped at the same rollout."""
     runs = tuple(unfinished(tmp_path / name, rows) for name, rows in (("a", 9), ("b", 9), ("c", 6)))
-    paths = draw(picture([Line("RND", runs[:2], 3), line("PPO", ("ppo-s1",), 1)]), tmp_path)
+    paths = draw(plot([Line("RND", runs[:2], 3), line("PPO", ("ppo-s1",), 1)]), tmp_path)
     ax = drawn[0].axes[0]
     assert [text.get_text() for text in ax.get_legend().get_texts()] == ["RND, unfinished", "PPO"]
     assert [curve.get_linestyle() for curve in ax.lines] == ["--", "-"]
     assert "RND: 0 of 3 seeds finished" in words(drawn[0]) and "PPO:" not in words(drawn[0])
     assert "RND, unfinished" in paths[2].read_text()
-    draw(picture([Line("RND", runs, 3)]), tmp_path)
+    draw(plot([Line("RND", runs, 3)]), tmp_path)
     assert "RND: seeds end between 393,216 and 589,824 frames" in words(drawn[1])
 
 
 def test_an_arm_without_runs_and_a_folder_without_rows_still_draw(tmp_path, drawn):
     shutil.copytree(STORED / "rnd-s1", tmp_path / "half")
     (tmp_path / "half" / "metrics.csv").write_text("iteration,frames\n1,65")
-    draw(picture([Line("RND", (), 5)]), tmp_path)
+    draw(plot([Line("RND", (), 5)]), tmp_path)
     assert "RND: 0 of 5 seeds finished" in words(drawn[0]) and "no data yet" in words(drawn[0])
-    draw(picture([Line("RND", (read_run(tmp_path / "half"),), 1)]), tmp_path)
+    draw(plot([Line("RND", (read_run(tmp_path / "half"),), 1)]), tmp_path)
     assert "no data yet" in words(drawn[1])
 
 
 def test_interquartile_means_on_request(tmp_path, drawn):
-    paths = draw(picture([line()]), tmp_path, iqm=True)
+    paths = draw(plot([line()]), tmp_path, iqm=True)
     assert "interquartile mean" in words(drawn[0])
     with paths[2].open() as file:
         rows = list(csv.DictReader(file))
@@ -111,7 +111,7 @@ def test_interquartile_means_on_request(tmp_path, drawn):
 
 def test_reference_lines_far_above_the_curves_become_text(tmp_path, drawn):
     references = (ReferenceLine(5000, "paper: 5,000", "RND"), ReferenceLine(90_000, "paper: 90,000"))
-    draw(picture([line()], references=references), tmp_path)
+    draw(plot([line()], references=references), tmp_path)
     ax = drawn[0].axes[0]
     assert [float(np.asarray(dashed.get_ydata())[0]) for dashed in ax.lines[1:]] == [5000]
     assert "↑ paper: 90,000 (above this axis)" in words(drawn[0])
@@ -119,22 +119,22 @@ def test_reference_lines_far_above_the_curves_become_text(tmp_path, drawn):
 
 
 def test_the_legend_covers_no_curve(tmp_path, drawn):
-    draw(picture([line(), line("PPO", ("ppo-s1",), 1)]), tmp_path)
+    draw(plot([line(), line("PPO", ("ppo-s1",), 1)]), tmp_path)
     ax = drawn[0].axes[0]
     assert ax.get_legend().get_window_extent().y1 <= ax.get_window_extent().y0
 
 
-def test_a_scaled_picture_states_its_sizes(tmp_path, drawn):
-    draw(picture([line()], scaled="4,096 frames"), tmp_path)
+def test_a_scaled_image_states_its_sizes(tmp_path, drawn):
+    draw(plot([line()], scaled="4,096 frames"), tmp_path)
     assert "SCALED" in words(drawn[0]) and "scaled: 4,096 frames; not the paper's experiment" in words(drawn[0])
 
 
 def test_updates_as_the_horizontal_axis(tmp_path, drawn):
-    draw(picture([line()], x="updates"), tmp_path)
+    draw(plot([line()], x="updates"), tmp_path)
     np.testing.assert_array_equal(drawn[0].axes[0].lines[0].get_xdata(), column("rnd-s1", "updates")[2:])
 
 
 def test_the_same_runs_give_the_same_file(tmp_path):
-    first, second = (draw(picture([line()]), tmp_path / name) for name in "ab")
+    first, second = (draw(plot([line()]), tmp_path / name) for name in "ab")
     for a, b in zip(first, second, strict=True):
         assert a.read_bytes() == b.read_bytes()

@@ -21,7 +21,7 @@ from rnd.foundation.errors import UserError
 from rnd.models.policy.mlp import WidthOptions
 from rnd.report.events import Events
 from rnd.report.options import WatchOptions
-from rnd.report.play import Camera, as_picture, environment, episode, play, screen
+from rnd.report.play import Camera, as_image, environment, episode, play, screen
 from rnd.report.strip import events_near
 from rnd.report.video import ACCENT, CURVE, GAME, HEIGHT, WIDTH, Overlay
 from rnd.report.watch import watch
@@ -69,7 +69,7 @@ def test_all_files_are_written(watched):
 
 
 def test_the_bonus_is_that_of_the_normalized_observation(trained, watched):
-    """Against the networks called by hand, with mean and deviation from the checkpoint."""
+    """Against the networks called by hand, with mean and std from the checkpoint."""
     agent = load_agent(trained, "cpu")
     bonus = agent.bonus
     moments = bonus.whiten.moments
@@ -143,8 +143,8 @@ def test_spikes_have_their_numbers_in_the_table(watched):
 
 
 def test_vectors_become_squares():
-    picture = as_picture(np.array([0.0, 0.5, 1.0, 2.0, -1.0], np.float32))
-    assert picture.tolist() == [[0, 127, 255], [255, 0, 0], [0, 0, 0]]
+    image = as_image(np.array([0.0, 0.5, 1.0, 2.0, -1.0], np.float32))
+    assert image.tolist() == [[0, 127, 255], [255, 0, 0], [0, 0, 0]]
 
 
 def test_montezuma_shows_its_screen_and_names_what_happens():
@@ -153,8 +153,8 @@ def test_montezuma_shows_its_screen_and_names_what_happens():
     env, single_env = environment(config, 1, 0)
     env.reset()
     events, seen = Events(env.spec, single_env, env.buffers.arrays), []
-    picture = screen(single_env, env.buffers["obs"][0])
-    assert picture.shape == (210, 160, 3) and picture.std() > 10
+    image = screen(single_env, env.buffers["obs"][0])
+    assert image.shape == (210, 160, 3) and image.std() > 10
     for _ in range(20):
         out = env.step(np.array([3]))  # right
         seen += events.after(float(out.reward[0]), bool(out.done[0]))
@@ -221,7 +221,7 @@ def test_a_run_of_the_builtin_environments_can_be_watched(tmp_path):
 
 
 def test_a_run_of_a_users_function_shows_the_success_of_its_last_step(tmp_path, corridor):
-    """The reward, the bonus and the picture of the last transition are those from before the reset."""
+    """The reward, the bonus and the image of the last transition are those from before the reset."""
     rows, frames, _ = rows_of_watch(tmp_path, corridor, policy="mlp")
     assert [(float(row["reward"]), float(row["return"])) for row in rows] == [(0, 0), (0, 0), (1, 1)]
     assert rows[-1]["events"] == "reward +1; end of the episode"
@@ -245,11 +245,11 @@ def test_the_last_step_of_an_atari_game_has_its_own_screen_and_no_bonus():
     env.reset()
     camera, done, before = Camera(single_env, env), False, None
     while not done:
-        before = camera.picture(done).copy()
+        before = camera.image(done).copy()
         done = bool(env.step(np.array([3])).done[0])
     after_reset = screen(single_env, env.buffers["obs"][0])
-    assert (camera.picture(done) != after_reset).any() and "final_obs" not in env.buffers.arrays
-    assert (camera.picture(done) != before).mean() < 0.1  # the same room, a step later
+    assert (camera.image(done) != after_reset).any() and "final_obs" not in env.buffers.arrays
+    assert (camera.image(done) != before).mean() < 0.1  # the same room, a step later
     env.close()
 
 

@@ -85,7 +85,7 @@ def test_frame_stacks_and_hidden_states_are_those_of_training(tmp_path, policy):
 
 
 def test_an_endless_episode_is_cut(cartpole, monkeypatch):
-    monkeypatch.setattr(evaluation, "LONGEST", 4)
+    monkeypatch.setattr(evaluation, "MAX_STEPS", 4)
     found = evaluate(load_agent(cartpole), 3, seed=3)
     assert found.lengths == [4, 4, 4]
     assert found.returns == [4, 4, 4]

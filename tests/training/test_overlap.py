@@ -119,7 +119,7 @@ def test_closing_does_not_wait_for_a_whole_rollout():
     trainer = Trainer(config, envs)
     trainer.start()
     rows = trainer.train()
-    for _ in range(OverlappedCollector.UNDISTURBED):
+    for _ in range(OverlappedCollector.CAPTURE_ROLLOUTS):
         next(rows)
     trainer.collector.wait()
     entered, go = threading.Event(), threading.Event()

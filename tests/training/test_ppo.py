@@ -44,7 +44,7 @@ def test_loss_against_numpy():
     assert float(losses["entropy"]) == pytest.approx(entropy.mean())
     assert float(losses["value_ext_loss"]) == pytest.approx(((values[0] - returns[0]) ** 2).mean())
     assert float(losses["value_int_loss"]) == pytest.approx(((values[1] - returns[1]) ** 2).mean())
-    assert float(losses["clip_share"]) == pytest.approx((np.abs(ratio - 1) > 0.1).mean())
+    assert float(losses["clip_fraction"]) == pytest.approx((np.abs(ratio - 1) > 0.1).mean())
     assert float(losses["approx_kl"]) == pytest.approx((ratio - 1 - np.log(ratio)).mean())
 
 

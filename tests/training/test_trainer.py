@@ -101,7 +101,7 @@ def test_golden_curve():
 def test_order_of_an_iteration(monkeypatch):
     """Bonus with the old statistics, then the statistics, then targets and updates with the new ones."""
     config, calls = tiny(), []
-    for name in ("score", "observe", "targets", "loss"):
+    for name in ("score", "update_statistics", "targets", "loss"):
         method = getattr(RND, name)
 
         def note(bonus, *arguments, name=name, method=method):
@@ -113,7 +113,7 @@ def test_order_of_an_iteration(monkeypatch):
     trainer.start()
     next(trainer.train())
     names = [name for name, _ in calls]
-    assert names == ["score", "observe", "targets"] + ["loss"] * 16
+    assert names == ["score", "update_statistics", "targets"] + ["loss"] * 16
     counts = dict(calls)
     assert counts["score"] == pytest.approx(1e-4)
     assert counts["targets"] == counts["loss"] == pytest.approx(8 * 32, rel=1e-3)
@@ -169,7 +169,7 @@ def test_the_random_agent_plays_the_same_in_groups_as_step_by_step():
         assert [*trainer.random_start()] == [19]
     other.env.reset()
     seen = [other.env.step(random_actions(other.env, other.random)).obs.clone() for _ in range(19)]
-    other.bonus.observe(torch.stack(seen))
+    other.bonus.update_statistics(torch.stack(seen))
     for ours, plain in zip(trainer.bonus.buffers(), other.bonus.buffers(), strict=True):
         assert torch.equal(ours, plain)
     assert trainer.random.bit_generator.state == other.random.bit_generator.state

@@ -28,7 +28,7 @@ from rnd.config.ranges import PositiveFloat, PositiveInt, Threads
 from rnd.envs import native
 from rnd.envs.factories import rom_of
 from rnd.envs.interface import VectorEnv
-from rnd.envs.native_envs import NativeEnvs, why_not
+from rnd.envs.native_envs import NativeEnvs, unsupported_reason
 from rnd.envs.registry import cores
 from rnd.envs.workers import WorkerEnvs
 from rnd.foundation.console import say
@@ -162,7 +162,7 @@ def measured_envs(options: Options, game: str, num_envs: int, threads: int) -> d
     config = dataclasses.replace(
         config, env=dataclasses.replace(config.env, num_envs=num_envs, translate=options.translate)
     )
-    problem = why_not(config)
+    problem = unsupported_reason(config)
     found: dict[str, VectorEnv] = {}
     if options.backend != "ale" and problem is None:
         found["native core"] = native_envs = NativeEnvs(config, threads)

@@ -78,7 +78,7 @@ class TrainSpeed:
     of_its_limit: float
     """Overlapped training over what it cannot pass: the slower of emulator and learner alone."""
     shares: dict[str, float]
-    """Of the synchronous wall time."""
+    """Share of the synchronous wall time."""
     peak_gigabytes: float
 
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from rnd.bonus.base import Bonus
+from rnd.bonus.base import BonusModule
 from rnd.config import Config
 from rnd.config.components import BONUSES
 from rnd.envs.spec import EnvSpec
 
 
-def make_bonus(config: Config, spec: EnvSpec) -> Bonus:
+def make_bonus(config: Config, spec: EnvSpec) -> BonusModule:
     """The bonus of a run."""
-    cls = BONUSES.load(config.bonus, Bonus)
-    bonus: Bonus = cls(spec.observation, spec.action, BONUSES.options(config.bonus, config.bonus_options))
+    cls = BONUSES.load(config.bonus, BonusModule)
+    bonus: BonusModule = cls(spec.observation, spec.action, BONUSES.options(config.bonus, config.bonus_options))
     return bonus

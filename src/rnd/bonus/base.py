@@ -3,8 +3,8 @@
 Legend: T steps, N environments, k features, C kept samples.
 
 Order inside one iteration (the paper's): `score` all transitions with the statistics as they were during the rollout,
-`observe` the rollout, then `targets` and `loss` with the new statistics. A bonus returns raw values; the trainer scales
-them by the running deviation of their return.
+`update_statistics` with the rollout, then `targets` and `loss` with the new statistics. A bonus returns raw values; the
+trainer divides them by the running std of their return.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from rnd.config import BonusOptions
 from rnd.data.transitions import Transitions
 
 
-class Bonus(nn.Module):
+class BonusModule(nn.Module):
     """Intrinsic reward, constructed as `cls(observation, action, options)`.
 
     Parameters that require gradients are trained by the agent's one optimiser.
@@ -36,9 +36,9 @@ class Bonus(nn.Module):
     episode_memory = 0
     """Steps among which `transitions.first_visit` finds earlier visits of an episode; 0: it is not computed."""
     capturable = False
-    """`score`, `observe` and `targets` never synchronise with the host: a CUDA graph may capture and replay them."""
+    """`score`, `update_statistics` and `targets` never synchronise with the host: a CUDA graph may capture them."""
 
-    def observe(self, next_obs: Tensor) -> None:
+    def update_statistics(self, next_obs: Tensor) -> None:
         """Update the statistics with observations [..., X]."""
 
     @abstractmethod
@@ -57,8 +57,8 @@ class Bonus(nn.Module):
 def kept(keep_TN: Tensor, share: float, padded: bool | None = None) -> tuple[Tensor, Tensor]:
     """Indices [C] of the kept samples and their weights: 1/kept each, 0 for padding.
 
-    On CUDA C is fixed by the share, six deviations above the expected number: shapes do not depend on the draw, and the
-    host need not wait for the device. Elsewhere there is no padding: it would cost time.
+    On CUDA C is fixed by the share, six standard deviations above the expected number: shapes do not depend on the
+    draw, and the host need not wait for the device. Elsewhere there is no padding: it would cost time.
     """
     keep_B = keep_TN.flatten()
     if not (keep_B.is_cuda if padded is None else padded):

@@ -14,7 +14,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from rnd.bonus.base import Bonus
+from rnd.bonus.base import BonusModule
 from rnd.bonus.hashing import CHUNK, hash64, mix, weyl
 from rnd.config import BonusOptions
 from rnd.data.transitions import Transitions
@@ -25,7 +25,7 @@ ROWS, SLOTS = 4, 1 << 20
 """32 MB. With 100,000 distinct observations about one in 10,000 is counted too high."""
 
 
-class Count(Bonus):
+class Count(BonusModule):
     """i_t = n(s_{t+1})^-p, where n counts this visit and those of earlier rollouts to exactly this observation."""
 
     @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Count(Bonus):
         self.register_buffer("counts_RS", torch.zeros(ROWS, SLOTS, dtype=torch.int64))
 
     @torch.no_grad()
-    def observe(self, next_obs: Tensor) -> None:
+    def update_statistics(self, next_obs: Tensor) -> None:
         for own_RB in self.slots(next_obs):
             slots_RB = self.ranks.all_gather(own_RB, 1)
             self.counts_RS.scatter_add_(1, slots_RB, torch.ones_like(slots_RB))

@@ -19,8 +19,8 @@ from rnd.data.transitions import Transitions
 from rnd.envs.spec import ActionSpec, ObservationSpec
 from rnd.models.networks import target_network
 
-SMALLEST_VARIANCE = 1e-8
-"""Of the targets, where they all agree: on an observation that is exactly the mean."""
+MIN_VARIANCE = 1e-8
+"""Smallest variance of the targets: they all agree on an observation that is exactly the mean."""
 
 
 class DRND(RND):
@@ -70,7 +70,7 @@ class DRND(RND):
 
 def drnd_bonus(prediction_Bk: Tensor, mean_Bk: Tensor, square_Bk: Tensor, alpha: float) -> Tensor:
     """The paper's two bonuses, weighted. Each feature estimates 1/n, which is between 0 and 1."""
-    variance_Bk = (square_Bk - mean_Bk.square()).clamp_min(SMALLEST_VARIANCE)
+    variance_Bk = (square_Bk - mean_Bk.square()).clamp_min(MIN_VARIANCE)
     inverse_count_Bk = ((prediction_Bk.square() - mean_Bk.square()).abs() / variance_Bk).clamp_max(1)
     distance_B = (prediction_Bk - mean_Bk).square().sum(1)
     return alpha * distance_B + (1 - alpha) * inverse_count_Bk.sqrt().mean(1)

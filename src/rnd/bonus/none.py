@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from rnd.bonus.base import Bonus
+from rnd.bonus.base import BonusModule
 from rnd.config import BonusOptions
 from rnd.data.transitions import Transitions
 from rnd.envs.spec import ActionSpec, ObservationSpec
 
 
-class NoBonus(Bonus):
+class NoBonus(BonusModule):
     """Zero everywhere, nothing to learn."""
 
     random_start = False

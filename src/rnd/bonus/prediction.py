@@ -10,14 +10,14 @@ from abc import abstractmethod
 import torch
 from torch import Tensor
 
-from rnd.bonus.base import Bonus, kept
+from rnd.bonus.base import BonusModule, kept
 from rnd.config import BonusOptions
 from rnd.data.normalize import Whitener
 from rnd.data.transitions import Transitions
 from rnd.envs.spec import ObservationSpec
 
 
-class PredictionBonus(Bonus):
+class PredictionBonus(BonusModule):
     """i_t = mean squared error of a trained prediction of a fixed target, on whitened observations."""
 
     capturable = True
@@ -37,7 +37,7 @@ class PredictionBonus(Bonus):
     def target_of(self, transitions: Transitions) -> Tensor:
         """What it is trained to predict, [B, F]."""
 
-    def observe(self, next_obs: Tensor) -> None:
+    def update_statistics(self, next_obs: Tensor) -> None:
         self.whiten.update(next_obs)
 
     @torch.no_grad()

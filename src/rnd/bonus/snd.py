@@ -60,7 +60,7 @@ class SNDV(SND):
         noise: NonNegativeFloat = 0.2
         """Augmentation: uniform noise up to this, on whitened observations."""
         masked: Fraction = 0.1
-        """Augmentation of pictures: share of the area that tiles cover, in every second view."""
+        """Augmentation of images: share of the area that tiles cover, in every second view."""
 
     def __init__(self, observation: ObservationSpec, action: ActionSpec, options: Options):
         super().__init__(observation, action, options)
@@ -114,7 +114,7 @@ def partners(draw_C: Tensor, weight_C: Tensor) -> Tensor:
 
 
 def augment(obs_CX: Tensor, draw_C: Tensor, view: int, noise: float, masked: float) -> Tensor:
-    """A random view of whitened observations: noise on all; tiles of pictures, in every second one, are the mean."""
+    """A random view of whitened observations: noise on all; tiles of images, in every second one, are the mean."""
     pixel_P = torch.arange(math.prod(obs_CX.shape[1:]), dtype=torch.int32, device=obs_CX.device)
     noise_CX = (uniform(draw_C, pixel_P[None], 2 * view) * 2 - 1).view(obs_CX.shape) * noise
     if obs_CX.dim() == 2:
@@ -128,8 +128,8 @@ def augment(obs_CX: Tensor, draw_C: Tensor, view: int, noise: float, masked: flo
     return (obs_CX + noise_CX) * ~hidden_CP.view(obs_CX.shape)
 
 
-def uniform(draw_C: Tensor, place_CP: Tensor, stream: int) -> Tensor:
-    """Numbers in [0, 1) [C, P], a hash of the sample's draw, of the place (int32) and of the stream."""
-    seed_C = mix32(mix32(draw_C.view(torch.int32)) + stream)
-    bits_CP = mix32(seed_C[:, None] ^ mix32(place_CP))  # torch.compile does not wrap place * constant
+def uniform(draw_C: Tensor, position_CP: Tensor, salt: int) -> Tensor:
+    """Numbers in [0, 1) [C, P], a hash of the sample's draw, of the position (int32) and of a salt."""
+    seed_C = mix32(mix32(draw_C.view(torch.int32)) + salt)
+    bits_CP = mix32(seed_C[:, None] ^ mix32(position_CP))  # torch.compile does not wrap place * constant
     return (bits_CP >> 8 & 0xFFFFFF).float() / (1 << 24)

@@ -25,12 +25,14 @@ from safetensors import SafetensorError
 from torch import Tensor
 
 from rnd import __version__
+from rnd.checkpoint.format1 import from_format1
 from rnd.device import memory
 from rnd.foundation.errors import RunError, UserError
 from rnd.foundation.files import DENSE, SMALL, make_folder, read_file, read_json, sync_folder, write_new
 
-FORMAT = 1
+FORMAT = 2
 """Raised whenever an older program could not read what this one writes."""
+READABLE = (1, FORMAT)
 TENSORS, STATE, MANIFEST = "tensors.safetensors", "state.json", "manifest.json"
 TEMPORARY = "writing-"
 """Folders that begin so are half-written."""
@@ -49,7 +51,7 @@ class Checkpoint:
     """One checkpoint in memory."""
 
     path: Path
-    about: dict[str, Any]
+    metadata: dict[str, Any]
     """Config, specs, counters and file sizes of the run."""
     state: dict[str, Any]
 
@@ -57,17 +59,17 @@ class Checkpoint:
 # --- writing ---------------------------------------------------------------------------------------
 
 
-def write(root: Path, name: str, about: dict[str, Any], state: dict[str, Any]) -> Path:
+def write(root: Path, name: str, metadata: dict[str, Any], state: dict[str, Any]) -> Path:
     """Write a checkpoint under `root`. If it fails, the ones before it stay as they are."""
     make_folder(root, root.parent)
     temporary = root / f"{TEMPORARY}{name}"
     shutil.rmtree(temporary, ignore_errors=True)
     temporary.mkdir()
     try:
-        files = serialise(about, state)
+        files = serialise(metadata, state)
         for file, data in files.items():
             write_new(temporary / file, data)
-        write_new(temporary / MANIFEST, manifest(files, about))
+        write_new(temporary / MANIFEST, manifest(files, metadata))
         sync_folder(temporary)
         final = root / name
         if final.exists():  # the same iteration again, after a resume: the new one takes its place
@@ -79,19 +81,19 @@ def write(root: Path, name: str, about: dict[str, Any], state: dict[str, Any]) -
         shutil.rmtree(temporary, ignore_errors=True)  # where something failed
 
 
-def serialise(about: dict[str, Any], state: dict[str, Any]) -> dict[str, bytes]:
+def serialise(metadata: dict[str, Any], state: dict[str, Any]) -> dict[str, bytes]:
     tensors: dict[str, Tensor] = {}
-    text = json.dumps({"about": about, "state": pack(state, "", tensors)})  # fills `tensors`
+    text = json.dumps({"metadata": metadata, "state": pack(state, "", tensors)})  # fills `tensors`
     return {TENSORS: safetensors.torch.save(tensors), STATE: text.encode()}
 
 
-def manifest(files: dict[str, bytes], about: dict[str, Any]) -> bytes:
+def manifest(files: dict[str, bytes], metadata: dict[str, Any]) -> bytes:
     """Holds its own hash, so that a flipped bit in the version is damage and not another version."""
     content = {
         "format": FORMAT,
         "rnd": __version__,
-        "iteration": about["iteration"],
-        "score": about["score"],
+        "iteration": metadata["iteration"],
+        "score": metadata["score"],
         "files": {name: {"bytes": len(data), "sha256": sha256(data)} for name, data in files.items()},
     }
     return json.dumps(content | {"sha256": signature(content)}, indent=2).encode()
@@ -107,9 +109,9 @@ def pack(value: Any, path: str, tensors: dict[str, Tensor]) -> Any:
         return {"$array": path}
     if isinstance(value, dict):
         assert all(isinstance(key, str) for key in value), f"{path}: keys of a state are strings"
-        return {key: pack(part, f"{path}/{key}" if path else key, tensors) for key, part in value.items()}
+        return {key: pack(item, f"{path}/{key}" if path else key, tensors) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [pack(part, f"{path}/{i}", tensors) for i, part in enumerate(value)]
+        return [pack(item, f"{path}/{i}", tensors) for i, item in enumerate(value)]
     return value
 
 
@@ -134,7 +136,9 @@ def read(path: Path) -> Checkpoint:
     try:
         tensors = safetensors.torch.load(files[TENSORS])
         document = json.loads(files[STATE])
-        return Checkpoint(path, document["about"], unpack(document["state"], tensors))
+        if content["format"] == 1:
+            document = from_format1(document)
+        return Checkpoint(path, document["metadata"], unpack(document["state"], tensors))
     except (SafetensorError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise DamagedCheckpointError(f"{path} is no checkpoint inside ({type(error).__name__}: {error})") from error
 
@@ -149,10 +153,10 @@ def read_manifest(path: Path) -> dict[str, Any]:
         raise DamagedCheckpointError(f"{path / MANIFEST} cannot be read ({error})") from error
     if signed != signature(content):
         raise DamagedCheckpointError(f"{path / MANIFEST} was altered: its hash differs")
-    if version != FORMAT:
+    if version not in READABLE:
         raise UserError(
             f"{path} has checkpoint format {version} (written by rnd {content.get('rnd')}); this is rnd {__version__}, "
-            f"which reads format {FORMAT}: use the rnd that wrote it"
+            f"which reads formats up to {FORMAT}: use the rnd that wrote it"
         )
     if not {"files", "iteration", "score"} <= content.keys() or not isinstance(content["files"], dict):
         raise DamagedCheckpointError(f"{path / MANIFEST} is not complete")
@@ -186,8 +190,8 @@ def unpack(value: Any, tensors: dict[str, Tensor]) -> Any:
         if "$array" in value:
             return tensors[value["$array"]].numpy()
     if isinstance(value, dict | list):
-        for key, part in value.items() if isinstance(value, dict) else enumerate(value):
-            value[key] = unpack(part, tensors)
+        for key, item in value.items() if isinstance(value, dict) else enumerate(value):
+            value[key] = unpack(item, tensors)
     return value
 
 

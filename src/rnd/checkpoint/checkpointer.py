@@ -16,7 +16,7 @@ class NotSavedError(RunError):
     """A checkpoint could not be written."""
 
 
-class Keeper:
+class Checkpointer:
     """Writes the checkpoints of a training run."""
 
     def __init__(self, trainer: Saveable, folder: RunFolder, writers: Writers, saved: int | None):

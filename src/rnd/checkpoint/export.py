@@ -17,16 +17,16 @@ from safetensors import SafetensorError
 from torch import Tensor
 
 from rnd.bonus import make_bonus
-from rnd.bonus.base import Bonus
+from rnd.bonus.base import BonusModule
 from rnd.checkpoint import checkpoint, trust
 from rnd.checkpoint.checkpoint import Checkpoint, largest
-from rnd.checkpoint.metadata import check_types, misfit, spec_from_dict
+from rnd.checkpoint.metadata import check_types, shape_mismatch, spec_from_dict
 from rnd.checkpoint.packing import decompress
 from rnd.config import Config
 from rnd.config.components import resolve
 from rnd.data.normalize import ReturnScaler
 from rnd.foundation.errors import UserError
-from rnd.foundation.files import make_folder, read_file, understood, write_atomically, write_json
+from rnd.foundation.files import make_folder, read_errors, read_file, write_atomically, write_json
 from rnd.models.policy import make_policy
 from rnd.models.policy.base import Policy
 
@@ -37,17 +37,17 @@ PACKED = ".xz"
 MODULES = ("policy", "bonus", "scaler")
 
 
-class Agent(NamedTuple):
+class SavedAgent(NamedTuple):
     """A trained agent, ready to play."""
 
     config: Config
     policy: Policy
-    bonus: Bonus
+    bonus: BonusModule
     card: dict[str, Any]
     """iteration, frames, score, row (the last metrics), config, spec, versions."""
 
 
-def load_agent(path: str | Path, device: str | torch.device = "cpu", trusted: bool = False) -> Agent:
+def load_agent(path: str | Path, device: str | torch.device = "cpu", trusted: bool = False) -> SavedAgent:
     """The agent of a run folder (its newest whole checkpoint), of a checkpoint folder, or of an exported file.
 
     `trusted`: code that it names (`module:attribute`) may be imported; see `rnd.checkpoint.trust`.
@@ -55,7 +55,7 @@ def load_agent(path: str | Path, device: str | torch.device = "cpu", trusted: bo
     path = Path(path)
     if not path.exists():
         raise UserError(f"{path} does not exist; name a run folder, a checkpoint or an exported .safetensors file")
-    with understood(path, "an agent exported by rnd"):
+    with read_errors(path, "an agent exported by rnd"):
         card, tensors = read_agent(path) if path.is_file() else from_checkpoint(find_checkpoint(path))
         config = Config.from_dict(card["config"])
         trust.check(config, path, trusted)
@@ -66,12 +66,12 @@ def load_agent(path: str | Path, device: str | torch.device = "cpu", trusted: bo
         for key, tensor in tensors.items():
             part, _, name = key.partition("/")
             states.setdefault(part, {})[name] = tensor
-        if problem := misfit(config, spec, states):
+        if problem := shape_mismatch(config, spec, states):
             raise UserError(f"{path} {problem}")
         policy, bonus = make_policy(config, spec), make_bonus(config, spec)
         policy.load_state_dict(states["policy"])
         bonus.load_state_dict(states["bonus"])
-        return Agent(config, policy.to(device).eval(), bonus.to(device).eval(), card)
+        return SavedAgent(config, policy.to(device).eval(), bonus.to(device).eval(), card)
 
 
 def find_checkpoint(path: Path) -> Checkpoint:
@@ -85,10 +85,10 @@ def find_checkpoint(path: Path) -> Checkpoint:
 
 def from_checkpoint(saved: Checkpoint) -> tuple[dict[str, Any], dict[str, Tensor]]:
     """The card and the tensors that an agent needs."""
-    about = saved.about
-    with understood(saved.path, "a checkpoint of a run"):
-        check_types(about)
-    card = {name: about[name] for name in ("iteration", "frames", "score", "row", "config", "spec", "versions")}
+    metadata = saved.metadata
+    with read_errors(saved.path, "a checkpoint of a run"):
+        check_types(metadata)
+    card = {name: metadata[name] for name in ("iteration", "frames", "score", "row", "config", "spec", "versions")}
     state = saved.state | {"scaler": ReturnScaler.shared_state(saved.state["scaler"])}
     tensors = {f"{part}/{key}": value for part in MODULES for key, value in state[part].items()}
     card["config"] = card["config"] | {"out": Config.out, "name": None}  # not the paths of the machine that trained it
@@ -121,7 +121,7 @@ def unpacked_name(path: Path) -> Path:
 
 
 def agent_name(path: Path) -> str:
-    """Of an exported file: its own, or that of its folder in the zoo. Of a checkpoint: its number."""
+    """Name of an exported file, of its folder in the zoo, or number of a checkpoint."""
     named = unpacked_name(path).stem if path.is_file() else path.resolve().name
     return path.resolve().parent.name if named == "agent" else named
 

@@ -20,7 +20,7 @@ from typing import Any
 from rnd import __version__
 from rnd.config import Config
 from rnd.foundation.errors import UserError
-from rnd.foundation.files import UMASK, kind_of, read_json, understood, write_json
+from rnd.foundation.files import UMASK, kind_of, read_errors, read_json, write_json
 
 PACKAGES = ("torch", "numpy", "gymnasium", "ale-py", "minigrid")
 FILES = ("metrics.csv", "timing.csv")
@@ -31,7 +31,7 @@ LONGEST_NAME = 128  # bytes
 
 
 class RunFolder:
-    """`config.json`, `run.json`, metrics, checkpoints and pictures of one run."""
+    """`config.json`, `run.json`, metrics, checkpoints and images of one run."""
 
     def __init__(self, path: Path):
         self.path = path
@@ -104,7 +104,7 @@ class RunFolder:
 
     def config(self) -> Config:
         path = self.path / "config.json"
-        with understood(path, "a config"):
+        with read_errors(path, "a config"):
             return Config.from_dict(read_json(path))
 
 

@@ -67,18 +67,20 @@ KINDS = {
 }
 
 
-def check_types(about: dict[str, Any]) -> None:
+def check_types(metadata: dict[str, Any]) -> None:
     """Refuse a description that `describe` did not write, before any of it is used."""
     for name, kind in KINDS.items():
-        if type(about[name]) is not kind:
-            raise TypeError(f"{name} is {about[name]!r:.80}")
-    if not all(value is None or isinstance(value, int | float) for value in (*about["row"].values(), about["score"])):
+        if type(metadata[name]) is not kind:
+            raise TypeError(f"{name} is {metadata[name]!r:.80}")
+    if not all(
+        value is None or isinstance(value, int | float) for value in (*metadata["row"].values(), metadata["score"])
+    ):
         raise TypeError("row and score hold numbers")
-    if not all(type(about["sizes"][name]) is int and about["sizes"][name] >= 0 for name in FILES):
+    if not all(type(metadata["sizes"][name]) is int and metadata["sizes"][name] >= 0 for name in FILES):
         raise TypeError("sizes hold numbers of bytes")
-    if type(about.get("hashes", {})) is not dict:
+    if type(metadata.get("hashes", {})) is not dict:
         raise TypeError("hashes are by file")
-    spec_from_dict(Config.from_dict(about["config"]).env.id, about["spec"])
+    spec_from_dict(Config.from_dict(metadata["config"]).env.id, metadata["spec"])
 
 
 def check_number(state: dict[str, Any], config: Config) -> None:
@@ -88,7 +90,7 @@ def check_number(state: dict[str, Any], config: Config) -> None:
         raise UserError(f"this checkpoint belongs to another run: {saved} environments instead of {config.all_envs}")
 
 
-def misfit(
+def shape_mismatch(
     config: Config, spec: EnvSpec, state: dict[str, Any], parts: tuple[str, ...] = ("policy", "bonus")
 ) -> str | None:
     """How the saved networks differ from those that the config describes, or None. Takes no memory for them: a small
@@ -110,14 +112,14 @@ def misfit(
     return None
 
 
-def damaged_files(about: dict[str, Any] | None, folder: Path) -> dict[str, str]:
-    """Name to what is wrong with it, of the files that a run appends to. `about` is that of the checkpoint to continue
-    from; without one the run begins again, and rows that are there are of another beginning."""
+def damaged_files(metadata: dict[str, Any] | None, folder: Path) -> dict[str, str]:
+    """Name to what is wrong with it, of the files that a run appends to. `metadata` is that of the checkpoint to
+    continue from; without one the run begins again, and rows that are there are of another beginning."""
     found = {}
     for name in FILES:
-        path, size = folder / name, about["sizes"][name] if about else 0
+        path, size = folder / name, metadata["sizes"][name] if metadata else 0
         there = path.stat().st_size if path.exists() else None
-        if about is None:
+        if metadata is None:
             if there:
                 found[name] = "it has rows, but there is no checkpoint"
         elif there is None:
@@ -125,7 +127,7 @@ def damaged_files(about: dict[str, Any] | None, folder: Path) -> dict[str, str]:
                 found[name] = "it is missing"
         elif there < size:
             found[name] = f"it is cut off: {there:,} bytes instead of {size:,}"
-        elif (about.get("hashes") or {}).get(name) not in (None, digest(path, size)[1]) and size:
+        elif (metadata.get("hashes") or {}).get(name) not in (None, digest(path, size)[1]) and size:
             found[name] = "it was altered: its hash differs"
         else:
             try:
@@ -135,9 +137,9 @@ def damaged_files(about: dict[str, Any] | None, folder: Path) -> dict[str, str]:
     return found
 
 
-def check_fits(about: dict[str, Any], config: Config, spec: EnvSpec) -> None:
+def check_fits(metadata: dict[str, Any], config: Config, spec: EnvSpec) -> None:
     """Refuse a checkpoint of another game, network or size. Called before anything of it is loaded."""
-    saved, here = identity(Config.from_dict(about["config"]), about["spec"]), identity(config, spec_to_dict(spec))
+    saved, here = identity(Config.from_dict(metadata["config"]), metadata["spec"]), identity(config, spec_to_dict(spec))
     names = config.state_names() | {"observation": "observation", "actions": "actions"}
     wrong = [
         f"{title} {saved[name]} instead of {here[name]}"

@@ -23,10 +23,10 @@ from rnd.foundation.files import (
     chunks,
     digest,
     make_folder,
+    read_errors,
     read_file,
     read_json,
     replacing,
-    understood,
     write_new,
 )
 
@@ -58,9 +58,9 @@ def export_parts(run: Path, out: Path, max_part: int | None) -> list[Path]:
     """Write the newest whole checkpoint of a run, and the files that belong to it, in parts."""
     files = collect(run)
     packed = {name: pack(data, planes=name.endswith(TENSORS)) for name, data in files.items()}
-    stream = b"".join(packed.values())
-    size = max_part or max(1, len(stream))
-    chunks = [stream[at : at + size] for at in range(0, len(stream), size)]
+    joined = b"".join(packed.values())
+    size = max_part or max(1, len(joined))
+    chunks = [joined[at : at + size] for at in range(0, len(joined), size)]
     make_folder(out, run)
     if any(out.iterdir()):
         raise UserError(f"{out} is not empty; choose another --out")
@@ -91,7 +91,9 @@ def collect(run: Path) -> dict[str, bytes]:
         except FileNotFoundError:  # a training run has removed it, and has written a newer one
             if saved.path.exists():
                 raise
-    tables = {name: b"".join(chunks(run / name, size)) for name, size in saved.about["sizes"].items() if name in FILES}
+    tables = {
+        name: b"".join(chunks(run / name, size)) for name, size in saved.metadata["sizes"].items() if name in FILES
+    }
     return {name: read_file(run / name) for name in JSON if (run / name).exists()} | tables | files
 
 
@@ -106,21 +108,21 @@ def import_parts(folder: Path, out: Path, name: str | None = None) -> RunFolder:
     if total > free:
         raise RunError(f"the run in {folder} needs {total:,} bytes, and {out} has {free:,}; make room, or choose --out")
     with temporary_folder(out) as temporary:
-        stream = Stream(data for path in paths for data in chunks(path))
+        reader = ByteReader(data for path in paths for data in chunks(path))
         for entry in index["files"]:
             path = temporary / entry["name"]
             path.parent.mkdir(parents=True, exist_ok=True)
             with replacing(path) as file:
-                file.writelines(contents(entry, stream, index["format"] == PLAIN_FORMAT))
+                file.writelines(contents(entry, reader, index["format"] == PLAIN_FORMAT))
             if digest(path) != (entry["bytes"], entry["sha256"]):
                 raise RunError(f"{entry['name']} in the parts of {folder} is altered: its hash differs")
         find_checkpoint(temporary)
         return RunFolder(claim(temporary, out, name, numbered=False))
 
 
-def contents(entry: dict[str, Any], stream: Stream, plain: bool) -> Iterator[bytes]:
-    """A file of the stream, unpacked; never more than the index announces."""
-    left, packed = entry["bytes"], stream.take(entry["packed"])
+def contents(entry: dict[str, Any], reader: ByteReader, plain: bool) -> Iterator[bytes]:
+    """A file of the parts, unpacked; never more than the index announces."""
+    left, packed = entry["bytes"], reader.take(entry["packed"])
     for data in packed if plain else unpack(packed, planes=entry["name"].endswith(TENSORS)):
         left -= len(data)
         if left < 0:
@@ -133,7 +135,7 @@ def read_index(folder: Path) -> dict[str, Any]:
     path = folder / INDEX
     if not path.exists():
         raise UserError(f"{folder} holds no run in parts: it has no {INDEX}")
-    with understood(path, "the index of a run in parts"):
+    with read_errors(path, "the index of a run in parts"):
         index: dict[str, Any] = read_json(path)
         if index["format"] not in (PARTS_FORMAT, PLAIN_FORMAT):
             raise UserError(f"{folder} has parts format {index['format']}; this rnd reads format {PARTS_FORMAT}")
@@ -172,7 +174,7 @@ def check_parts(folder: Path, index: dict[str, Any]) -> list[Path]:
     return [*parts]
 
 
-class Stream:
+class ByteReader:
     """Chunks of bytes, cut anew: `take(size)` yields the next `size` bytes, or what is left of them."""
 
     def __init__(self, chunks: Iterator[bytes]):

@@ -15,9 +15,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from rnd.checkpoint.export import Agent, export_agent, load_agent
+from rnd.checkpoint.export import SavedAgent, export_agent, load_agent
 from rnd.foundation.errors import UserError, nearest
-from rnd.foundation.files import open_regular, read_json, replacing, understood, write_atomically
+from rnd.foundation.files import open_regular, read_errors, read_json, replacing, write_atomically
 from rnd.metrics.metrics import read_csv
 
 PREFIX = "zoo:"
@@ -51,11 +51,11 @@ def locate(target: str) -> Path:
     return folder() / name / AGENT
 
 
-def entries() -> Iterator[tuple[str, Agent, dict[str, Any]]]:
+def entries() -> Iterator[tuple[str, SavedAgent, dict[str, Any]]]:
     """Name, agent and evaluation (empty without one) of all."""
     for name in names():
         path = folder() / name / EVALUATION
-        with understood(path, "an evaluation"):
+        with read_errors(path, "an evaluation"):
             evaluation = read_json(path) if path.exists() else {}
         yield name, load_agent(folder() / name / AGENT), evaluation
 
@@ -81,7 +81,7 @@ def card(out: Path) -> str:
     config, env_id, row = agent.config, agent.config.env.id, agent.card["row"]
     run = read_json(out / "run.json") if (out / "run.json").exists() else {}
     evaluation = read_json(out / EVALUATION) if (out / EVALUATION).exists() else {}
-    mean, deviation = (evaluation.get(key, row.get("return_mean") or 0.0) for key in ("mean_return", "std_return"))
+    mean, std = (evaluation.get(key, row.get("return_mean") or 0.0) for key in ("mean_return", "std_return"))
     facts = {
         "environment": env_id,
         "bonus, policy": f"{config.bonus}, {config.policy}",
@@ -115,7 +115,7 @@ def card(out: Path) -> str:
         "  - task: {type: reinforcement-learning, name: reinforcement-learning}",
         f"    dataset: {{name: {env_id}, type: {env_id}}}",
         "    metrics:",
-        f"    - {{type: mean_reward, name: mean_reward, value: {mean:.2f} +/- {deviation:.2f}, verified: false}}",
+        f"    - {{type: mean_reward, name: mean_reward, value: {mean:.2f} +/- {std:.2f}, verified: false}}",
         "---",
         "",
         f"# {name}",

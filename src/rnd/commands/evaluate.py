@@ -13,7 +13,7 @@ from rnd.config.ranges import PositiveInt, Seed
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from rnd.checkpoint.export import Agent
+    from rnd.checkpoint.export import SavedAgent
     from rnd.training.evaluation import Evaluation
 
 DESCRIPTION = (
@@ -96,7 +96,7 @@ def default_out(path: Path) -> Path:
     return Path(Config.out) / "evaluate" / f"{agent_name(path)}.json"
 
 
-def play(agent: Agent, options: Options, console: Console) -> Evaluation:
+def play(agent: SavedAgent, options: Options, console: Console) -> Evaluation:
     from rnd.metrics.progress import Phase
     from rnd.training.evaluation import evaluate
 

@@ -1,4 +1,4 @@
-"""rnd paper NAME [flags]: train the runs of an experiment of the paper and draw its picture."""
+"""rnd paper NAME [flags]: train the runs of an experiment of the paper and draw its image."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rnd.foundation.console import say
 from rnd.foundation.errors import RunError, UserError, nearest
 from rnd.jobs.planned import PlannedRun, State
 from rnd.metrics.progress import count, duration
-from rnd.paper.drawing import draw_recipe, lines_of, picture_name
+from rnd.paper.drawing import draw_recipe, image_name, lines_of
 from rnd.paper.plan import Scale, planned_runs
 from rnd.paper.recipes import RECIPES, Recipe, bonuses
 from rnd.paper.speed import frames_per_second
@@ -37,7 +37,7 @@ class Options:
     list: bool = False
     """Print arms, seeds, frames and the estimated time on this machine, and exit."""
     scale: PositiveFloat = 1.0
-    """Multiply frames by this factor, environments and seeds by its fourth root; the picture states the sizes."""
+    """Multiply frames by this factor, environments and seeds by its fourth root; the image states the sizes."""
     jobs: PositiveInt = 1
     """Runs trained at the same time on this machine."""
     ray: str | None = None
@@ -55,7 +55,7 @@ class Options:
     iqm: bool = False
     """Interquartile mean with 95% bootstrap intervals, instead of mean and standard error."""
     out: str = "runs/paper"
-    """Folder of pictures and runs; existing runs are reused."""
+    """Folder of images and runs; existing runs are reused."""
     episodes: PositiveInt = 10
     """Figure 1: show the best of this many episodes."""
     game: str | None = None
@@ -132,7 +132,7 @@ def _draw(recipe: Recipe, runs: list[PlannedRun], scale: Scale, options: Options
     if recipe.name == "figure1":
         from rnd.report.watch import watch
 
-        chosen = WatchOptions(options.episodes, out=str(out / picture_name(recipe, scale)))
+        chosen = WatchOptions(options.episodes, out=str(out / image_name(recipe, scale)))
         lines, best = lines_of(recipe, runs), f"the best of {options.episodes} episodes"
         paths = watch(runs[0].path, chosen, console, footer(best, scale.describe(recipe), lines, 190))
     else:

@@ -23,7 +23,7 @@ DESCRIPTION = (
     f"Train an agent. GAME: {', '.join(ATARI_GAMES)}, any ALE/...-v5 or Gymnasium id, or a factory module:function; "
     f"default {DEFAULT_JOB}. The defaults shown are those of the game, or of --config."
 )
-MOST_SEEDS = 1000
+MAX_SEEDS = 1000
 
 
 @dataclass(frozen=True)
@@ -33,11 +33,11 @@ class Flags(Config):
     config: str | None = None
     """Start from this config.json instead of a game's defaults; every other flag replaces a value of it."""
     trust: bool = False
-    """Of --config: run the code that it names (module:attribute), though you have not trained with it."""
+    """With --config: run the code that it names (module:attribute), though you have not trained with it."""
     seeds: str | None = None
     """Several runs that differ in their seed: 1-5, or 1,2,7. A repeated command continues those that were stopped."""
     jobs: PositiveInt = 1
-    """Of --seeds: runs at the same time, each in a process with its share of the cores."""
+    """With --seeds: runs at the same time, each in a process with its share of the cores."""
 
 
 def main(arguments: list[str]) -> None:
@@ -81,9 +81,9 @@ def flags_of(config: Config) -> Flags:
 def read_config(path: Path, trusted: bool) -> Config:
     """The config of another run, without its name: the new run gets one of its own."""
     from rnd.checkpoint import trust
-    from rnd.foundation.files import read_json, understood
+    from rnd.foundation.files import read_errors, read_json
 
-    with understood(path, "a config"):
+    with read_errors(path, "a config"):
         config = Config.from_dict(read_json(path))
     trust.check(config, path, trusted)
     return replace(config, name=None)
@@ -98,8 +98,8 @@ def seeds_of(text: str) -> list[int]:
             raise UserError(f"--seeds {text!r:.40} is no list of seeds; write 1-5 or 1,2,7")
         first = int(match[1])
         last = int(match[2] or first)
-        if not 0 <= last - first < MOST_SEEDS:
-            raise UserError(f"--seeds {text!r:.40}: {part} has to count up, to at most {MOST_SEEDS} seeds")
+        if not 0 <= last - first < MAX_SEEDS:
+            raise UserError(f"--seeds {text!r:.40}: {part} has to count up, to at most {MAX_SEEDS} seeds")
         found += range(first, last + 1)
     if len(found) != len({*found}):
         raise UserError(f"--seeds {text!r:.40} names a seed twice")

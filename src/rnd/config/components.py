@@ -82,7 +82,7 @@ def import_object(name: str, what: str) -> Any:
 def import_module(name: str, what: str) -> Any:
     """The module that `module:name` names; those in the working directory are found, as by `python -m`."""
     module, _, inside = name.partition(":")
-    if not inside or not all(part.isidentifier() for part in module.split(".")):
+    if not inside or not all(name.isidentifier() for name in module.split(".")):
         raise UserError(f"cannot load the {what} {name}: it is not of the form module:name")
     if str(Path.cwd()) not in sys.path:
         sys.path.insert(0, str(Path.cwd()))

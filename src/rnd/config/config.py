@@ -34,7 +34,7 @@ DEVICES = ("auto", "cpu", "cuda")
 
 def runtime_field(default: Any) -> Any:
     """A field that says where and how fast a run is computed. Two runs that differ in it are one experiment."""
-    return field(default=default, metadata={"role": "place"})
+    return field(default=default, metadata={"role": "runtime"})
 
 
 def recording_field(default: Any) -> Any:
@@ -182,11 +182,11 @@ class Config:
     clip_reward: bool = True
     """Learn from the sign of the extrinsic reward; returns are reported unclipped."""
     normalize_obs: bool = state_field(False, "normalised observations")
-    """Whiten the vectors that the policy reads, by their running mean and deviation. What is one-hot stays as it is."""
+    """Whiten the vectors that the policy reads, by their running mean and std. What is one-hot stays as it is."""
     normalize_reward: bool = state_field(False, "normalised rewards")
     """Divide extrinsic rewards by the running root mean square of their discounted returns, where that exceeds 1."""
     normalize_adv: bool = False
-    """Give the combined advantages of a rollout mean 0 and deviation 1. The paper does not."""
+    """Give the combined advantages of a rollout mean 0 and std 1. The paper does not."""
     bootstrap_truncated: bool = False
     """Bootstrap the extrinsic value at a time limit. The paper treats the limit as an ordinary end."""
     overlap: bool = False
@@ -222,7 +222,7 @@ class Config:
 
     @property
     def frames_per_rollout(self) -> int:
-        """Of all ranks together."""
+        """Environments of all ranks together."""
         return self.all_envs * self.rollout_steps * self.env.frame_skip
 
     @property
@@ -295,7 +295,7 @@ class Config:
         return {name: value for name, value, _ in _leaves(self)}
 
     def named(self, role: str) -> list[str]:
-        """Dotted names of the fields of a role: experiment, seed, place or recording."""
+        """Dotted names of the fields of a role: experiment, seed, runtime or recording."""
         return [name for name, _, metadata in _leaves(self) if metadata.get("role", "experiment") == role]
 
     def state_names(self) -> dict[str, str]:

@@ -26,7 +26,7 @@ ATARI_GAMES = {
 
 
 Kind = Literal["numbers", "choices", "image"]
-"""What the networks of a Gymnasium environment read: numbers (some, at least), choices one-hot, or pictures."""
+"""What the networks of a Gymnasium environment read: numbers (some, at least), choices one-hot, or images."""
 
 CHOICES: dict[str, Any] = {
     "policy": "mlp",
@@ -130,7 +130,7 @@ def changes(config: Config, *roles: str) -> dict[str, Any]:
 
     Options that only a module of the user's own declares count as changed: their defaults are not known here.
     """
-    # Nothing but pictures can have the first, and only numbers start with the second.
+    # Nothing but images can have the first, and only numbers start with the second.
     kind: Kind = "image" if config.policy == "cnn" else "numbers" if config.normalize_obs else "choices"
     default = preset(config.env.id, kind)
     start = replace(default, bonus=config.bonus, policy=config.policy)

@@ -35,16 +35,16 @@ class Range:
         raise UserError(f"{flag} must be {must}, not {shown}; {hint}")
 
 
-LARGEST, LARGEST_INT = 1e30, 2**31 - 1
+MAX_FLOAT, MAX_INT = 1e30, 2**31 - 1
 """A product of a few such numbers is still a float32, and an emulator counts in 32 bits."""
-ANY_FLOAT, ANY_INT = Range(-LARGEST, LARGEST), Range(-(2**63), 2**63 - 1)
-"""Of numbers whose type says no more."""
+ANY_FLOAT, ANY_INT = Range(-MAX_FLOAT, MAX_FLOAT), Range(-(2**63), 2**63 - 1)
+"""Limit of numbers whose type sets no other."""
 
-PositiveFloat = Annotated[float, Range(0, LARGEST, above=True)]
-NonNegativeFloat = Annotated[float, Range(0, LARGEST)]
+PositiveFloat = Annotated[float, Range(0, MAX_FLOAT, above=True)]
+NonNegativeFloat = Annotated[float, Range(0, MAX_FLOAT)]
 Fraction = Annotated[float, Range(0, 1)]
-PositiveInt = Annotated[int, Range(0, LARGEST_INT, above=True)]
-NonNegativeInt = Annotated[int, Range(0, LARGEST_INT)]
+PositiveInt = Annotated[int, Range(0, MAX_INT, above=True)]
+NonNegativeInt = Annotated[int, Range(0, MAX_INT)]
 Frames = Annotated[int, Range(0, 10**15, above=True)]
 Threads = Annotated[int, Range(0, 1024, above=True)]
 Width = Annotated[int, Range(0, 2**16, above=True)]
@@ -78,14 +78,14 @@ def _fits(value: Any, kind: Any) -> bool:
     if get_origin(kind) is Literal:
         return any(type(value) is type(choice) and value == choice for choice in get_args(kind))
     if get_origin(kind) in (Union, UnionType):
-        return any(_fits(value, part) for part in get_args(kind))
+        return any(_fits(value, inner) for inner in get_args(kind))
     if kind in (int, float):
         return type(value) is int or (kind is float and type(value) is float)
     return not isinstance(kind, type) or isinstance(value, kind)
 
 
 def _range_of(hint: Any) -> Range | None:
-    """The range in a type, or in a part of one, as in `Threads | None`."""
-    found = [part for part in getattr(hint, "__metadata__", ()) if isinstance(part, Range)]
-    found += [part for part in map(_range_of, get_args(hint)) if part]
+    """The range in a type, or in a type within it, as in `Threads | None`."""
+    found = [inner for inner in getattr(hint, "__metadata__", ()) if isinstance(inner, Range)]
+    found += [inner for inner in map(_range_of, get_args(hint)) if inner]
     return found[0] if found else None

@@ -24,7 +24,7 @@ BLOCKS_AT_ONCE = {"cpu": 1, "cuda": 64}
 
 
 class RunningMoments(nn.Module):
-    """Mean and variance of a stream, float64, merged batch by batch (Chan et al., parallel variance)."""
+    """Mean and variance of a sequence, float64, merged batch by batch (Chan et al., parallel variance)."""
 
     mean: Tensor
     var: Tensor
@@ -129,7 +129,7 @@ class Whitener(nn.Module):
 
 
 class ReturnScaler(nn.Module):
-    """Divides rewards by the running deviation of their discounted sum.
+    """Divides rewards by the running std of their discounted sum.
 
     The sum runs forward in time, R_t = gamma R_{t-1} + i_t, for every environment, from one rollout into the next, and
     is never reset at an episode's end. No mean is subtracted.
@@ -166,7 +166,7 @@ class ReturnScaler(nn.Module):
         return self.scale(rewards_TN, valid_TN)
 
     def scale(self, rewards_TN: Tensor, valid_TN: Tensor | None = None) -> Tensor:
-        """`rewards` divided by the deviation as it is; 0 where they are not valid. Changes nothing."""
+        """`rewards` divided by the std as it is; 0 where they are not valid. Changes nothing."""
         scaled_TN = (rewards_TN / self.divisor).float()
         return scaled_TN if valid_TN is None else scaled_TN.where(valid_TN, 0.0)
 

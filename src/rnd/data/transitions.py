@@ -120,7 +120,7 @@ class Rollout:
         """Tensors (copied) and plain data."""
         parts = self.transitions
         return {
-            "moves": {name: value.clone() for name, value in vars(parts).items() if isinstance(value, Tensor)},
+            "transitions": {name: value.clone() for name, value in vars(parts).items() if isinstance(value, Tensor)},
             "stack": parts.stack,
             "tensors": {name: value.clone() for name, value in vars(self).items() if isinstance(value, Tensor)},
             "episodes": [[e.env, e.episode_return, e.length, sorted(e.rooms)] for e in self.episodes],
@@ -129,7 +129,7 @@ class Rollout:
 
     @staticmethod
     def from_state(state: dict[str, Any], device: torch.device) -> Rollout:
-        transitions = {name: value.to(device) for name, value in state["moves"].items()}
+        transitions = {name: value.to(device) for name, value in state["transitions"].items()}
         tensors = {name: value.to(device) for name, value in state["tensors"].items()}
         # In earlier checkpoints the bootstrap has another name, or is part of the rewards.
         earlier = tensors.pop("beyond_TN", torch.zeros_like(tensors["rewards_ext_TN"]))

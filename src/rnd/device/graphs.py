@@ -31,8 +31,8 @@ R = TypeVar("R")
 SWITCH_INTERVAL = 1e-4
 """Seconds that a thread waits for the interpreter while another computes. With Python's own 5 ms the random agent
 waits for it several times per step: beside the compiler it took 19 s instead of 9."""
-MOST_VARIANTS = 64
-"""Of one compiled function in a process. With PyTorch's own eight the ninth trainer of a notebook is not compiled."""
+MAX_VARIANTS = 64
+"""Variants of one compiled function. With PyTorch's own eight the ninth trainer of a notebook is not compiled."""
 WARM_UP = 3
 """Plain calls before a capture: kernels are chosen, workspaces and optimiser state allocated."""
 
@@ -173,7 +173,7 @@ def prepare_compiler() -> None:
     """Settings of PyTorch's compiler."""
     from torch._dynamo import config as compiler
 
-    compiler.recompile_limit = max(compiler.recompile_limit, MOST_VARIANTS)
+    compiler.recompile_limit = max(compiler.recompile_limit, MAX_VARIANTS)
     # `--precision float32` was chosen, and what PyTorch's own code calls is not the user's. Other warnings are shown.
     warnings.filterwarnings("ignore", "TensorFloat32 tensor cores", UserWarning)
     warnings.filterwarnings("ignore", category=FutureWarning, module=r"torch\._inductor\.")

@@ -1,8 +1,7 @@
-"""A GPU in two parts (CUDA's green contexts): some multiprocessors for acting, the others for learning.
+"""A GPU split in two (CUDA's green contexts): some multiprocessors for acting, the others for learning.
 
-With `--overlap` the environments wait for the small kernels of a policy step, while the update fills the
-GPU. A high priority lets such a kernel go first once a block of the update ends; a part of its own lets it start at
-once.
+With `--overlap` the environments wait for the small kernels of a policy step, while the update fills the GPU. A high
+priority lets such a kernel go first once a block of the update ends; multiprocessors of its own let it start at once.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ import torch
 ACTING = 3 / 8
 """Share of the multiprocessors that acting has for itself."""
 GROUP = 8
-"""Multiprocessors that are not divided between the parts. Thread block clusters of this size run in both of them: the
+"""Multiprocessors that are not divided between the two partitions. Thread block clusters of this size run in both: the
 driver promises that for groups that it was asked for, but not for what is left over alone."""
 
 SM_RESOURCE = 1
@@ -28,17 +27,17 @@ ALL = 0
 """cuBLAS's value for no limit."""
 
 
-class Part(NamedTuple):
+class SMPartition(NamedTuple):
     """Some of a GPU's multiprocessors."""
 
     stream: torch.cuda.Stream
     multiprocessors: int = ALL
     cublas: ctypes.CDLL | None = None
-    """None: the part is the whole GPU."""
+    """None: the partition is the whole GPU."""
 
     @contextmanager
     def use(self) -> Iterator[None]:
-        """Launch on this part, ordered after earlier and before later work of the current stream."""
+        """Launch on this partition, ordered after earlier and before later work of the current stream."""
         outside = torch.cuda.current_stream()
         self.stream.wait_stream(outside)
         with torch.cuda.stream(self.stream), self._limited_cublas():
@@ -73,21 +72,21 @@ class Resource(ctypes.Structure):
     ]
 
 
-def parts(device: torch.device, acting: float = ACTING) -> tuple[Part, Part]:
-    """A part for acting and one for learning, with separate multiprocessors where the driver can (CUDA 12.5), and
+def split_sms(device: torch.device, acting: float = ACTING) -> tuple[SMPartition, SMPartition]:
+    """A partition for acting and one for learning, with separate multiprocessors where the driver can (CUDA 12.5), and
     with acting first in any case."""
     try:
         return _split(device, acting)
     except (OSError, AttributeError, LibraryError):
-        return Part(torch.cuda.Stream(device, priority=-1)), Part(torch.cuda.Stream(device))
+        return SMPartition(torch.cuda.Stream(device, priority=-1)), SMPartition(torch.cuda.Stream(device))
 
 
 class LibraryError(Exception):
-    """A call of the CUDA driver or of cuBLAS failed, or a GPU is too small for two parts."""
+    """A call of the CUDA driver or of cuBLAS failed, or a GPU is too small for two partitions."""
 
 
 @cache
-def _split(device: torch.device, acting: float) -> tuple[Part, Part]:
+def _split(device: torch.device, acting: float) -> tuple[SMPartition, SMPartition]:
     """Made once per process: a driver has few such contexts, and it is unknown when the last tensor has left one."""
     torch.cuda.synchronize(device)  # the primary context exists
     driver, cublas = ctypes.CDLL("libcuda.so.1"), _cublas()
@@ -96,11 +95,11 @@ def _split(device: torch.device, acting: float) -> tuple[Part, Part]:
     _check(driver.cuDeviceGet(ctypes.byref(handle), ctypes.c_int(number)))
     small, large = _share(*_groups(driver, handle), acting)
 
-    def part(resources: list[Resource], priority: int) -> Part:
+    def partition(resources: list[Resource], priority: int) -> SMPartition:
         stream = torch.cuda.ExternalStream(_stream(driver, handle, resources, priority), device)
-        return Part(stream, sum(x.multiprocessors for x in resources), cublas)
+        return SMPartition(stream, sum(x.multiprocessors for x in resources), cublas)
 
-    return part(small, priority=-1), part(large, priority=0)
+    return partition(small, priority=-1), partition(large, priority=0)
 
 
 def _cublas() -> ctypes.CDLL:

@@ -117,12 +117,12 @@ class AleEnv(Env):
         if self.spec.has_rooms:
             out[name][i] = room_number(self.rom, self.ale.getRAM())
 
-    def _draw(self, picture: np.ndarray) -> None:
+    def _draw(self, image: np.ndarray) -> None:
         if native.available():  # the same bytes in a tenth of the time
-            native.shrink(self._last, self._last_but_one, picture)
+            native.shrink(self._last, self._last_but_one, image)
             return
         np.maximum(self._last, self._last_but_one, out=self._seen)
-        cv2.resize(self._seen, (SCREEN, SCREEN), dst=picture, interpolation=cv2.INTER_AREA)
+        cv2.resize(self._seen, (SCREEN, SCREEN), dst=image, interpolation=cv2.INTER_AREA)
 
 
 def room_number(rom: str, ram: np.ndarray) -> Any:

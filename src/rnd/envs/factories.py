@@ -45,12 +45,12 @@ def make_env(config: Config, i: int) -> Env:
 
 
 def flattens(config: Config) -> bool:
-    """Whether pictures are read as vectors: where the policy was named that reads nothing else."""
+    """Whether images are read as vectors: where the policy was named that reads nothing else."""
     return config.policy == "mlp"
 
 
 def kind_of(game: str, flatten: bool = False) -> Kind:
-    """What the networks will get from a game. Makes one environment where its name does not say so. `flatten`: pictures
+    """What the networks will get from a game. Makes one environment where its name does not say so. `flatten`: images
     are read as vectors."""
     if game in ATARI_GAMES or game.startswith("ALE/"):
         return "image"

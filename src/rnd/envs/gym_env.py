@@ -22,13 +22,13 @@ from typing import Any
 import numpy as np
 
 from rnd.config.presets import is_minigrid
-from rnd.envs.observations import SUPPORTED, WrongObservationError, is_composite, make_encoder, parts_of
+from rnd.envs.observations import SUPPORTED, WrongObservationError, is_composite, make_encoder, subspaces
 from rnd.envs.process_io import FAULTS
 from rnd.envs.spec import ActionSpec, Arrays, Env, EnvSpec, buffer_layout
 from rnd.envs.splitmix import mix
 from rnd.foundation.errors import RunError, UserError
 
-LONGEST_EPISODE = 2**20
+MAX_EPISODE_STEPS = 2**20
 """Steps after which an episode is truncated: its actions are kept until it ends, and played again to restore it."""
 TRIAL_STEPS, TRIAL_SECONDS = 32, 1.0
 """How long an environment is played to find out whether it repeats itself."""
@@ -38,7 +38,7 @@ class GymEnv(Env):
     """One Gymnasium environment with same-step reset."""
 
     def __init__(self, factory: Callable[[], Any], env_id: str, seed: int, flatten: bool = False):
-        """`flatten`: pictures are read as vectors."""
+        """`flatten`: images are read as vectors."""
         self.factory, self.env = factory, factory()
         self.env_id, self.flatten = env_id, flatten
         parameters = inspect.signature(self.env.reset).parameters.values()
@@ -61,7 +61,7 @@ class GymEnv(Env):
         action = self.spec.action
         discrete = action.kind != "continuous"
         self.log_type = np.min_scalar_type(max(action.sizes) - 1) if discrete else np.dtype(action.dtype)
-        self.longest_log = LONGEST_EPISODE * self.log_type.itemsize * math.prod(action.shape)
+        self.max_log = MAX_EPISODE_STEPS * self.log_type.itemsize * math.prod(action.shape)
         self.log = bytearray()
         """The actions since the start of the episode, in the smallest integers that hold them."""
         self.lost = False
@@ -75,7 +75,7 @@ class GymEnv(Env):
             self._give_up(out, i)
             return
         obs, reward, terminated, truncated, _ = self._act(out["action"][i])
-        truncated = truncated or len(self.log) >= self.longest_log
+        truncated = truncated or len(self.log) >= self.max_log
         out["reward"][i] = reward
         out["terminated"][i] = terminated
         out["truncated"][i] = truncated and not terminated
@@ -192,14 +192,14 @@ class ActionTranslator:
     """From the trainer's actions to those of a Gymnasium space, for one environment or a batch of them."""
 
     def __init__(self, space: Any, env_id: str):
-        self.space, self.parts = space, {n: ActionTranslator(part, env_id) for n, part in parts_of(space)}
-        specs: list[ActionSpec] = [part.spec for part in self.parts.values()]
+        self.space, self.subspaces = space, {n: ActionTranslator(subspace, env_id) for n, subspace in subspaces(space)}
+        specs: list[ActionSpec] = [translator.spec for translator in self.subspaces.values()]
         self.spec: ActionSpec = joint_spec(specs, env_id) if is_composite(space) else action_spec(space, env_id)
         self.ends = np.cumsum([math.prod(spec.shape) for spec in specs])[:-1]
 
     def __call__(self, action: np.ndarray) -> Any:
         """`action` may have leading dimensions before those of one action."""
-        if self.parts:
+        if self.subspaces:
             return self._composite(np.split(action, self.ends, axis=-1))
         batch = action.shape[: action.ndim - len(self.spec.shape)]
         if self.spec.kind == "discrete":
@@ -211,13 +211,13 @@ class ActionTranslator:
         return action.reshape(*batch, *self.space.shape).astype(self.space.dtype) + np.asarray(start, self.space.dtype)
 
     def _composite(self, columns: list[np.ndarray]) -> Any:
-        """A dictionary or tuple, each part from its own columns."""
+        """A dictionary or tuple, each entry from its own columns."""
         values = [
-            part(own[..., 0] if part.spec.kind == "discrete" else own)
-            for part, own in zip(self.parts.values(), columns, strict=True)
+            translator(own[..., 0] if translator.spec.kind == "discrete" else own)
+            for translator, own in zip(self.subspaces.values(), columns, strict=True)
         ]
         named = type(self.space).__name__ == "Dict"
-        return dict(zip(self.parts, values, strict=True)) if named else tuple(values)
+        return dict(zip(self.subspaces, values, strict=True)) if named else tuple(values)
 
 
 def is_sparse(env: Any, env_id: str) -> bool:
@@ -240,14 +240,14 @@ def action_spec(space: Any, env_id: str) -> ActionSpec:
     raise UserError(f"{env_id} has {kind} actions; {SUPPORTED} are supported")
 
 
-def joint_spec(parts: list[ActionSpec], env_id: str) -> ActionSpec:
+def joint_spec(specs: list[ActionSpec], env_id: str) -> ActionSpec:
     """The spec of several actions at once."""
-    continuous = {part.kind == "continuous" for part in parts}
+    continuous = {spec.kind == "continuous" for spec in specs}
     if len(continuous) != 1:
-        what = "no actions" if not parts else "discrete and continuous actions together"
+        what = "no actions" if not specs else "discrete and continuous actions together"
         raise UserError(f"{env_id} has {what}, which no policy here can take; wrap it so that all are of one kind")
-    sizes = tuple(size for part in parts for size in part.sizes)
+    sizes = tuple(size for spec in specs for size in spec.sizes)
     if not continuous.pop():
         return ActionSpec("multi_discrete", sizes)
-    low, high = (tuple(x for part in parts for x in getattr(part, name)) for name in ("low", "high"))
+    low, high = (tuple(x for spec in specs for x in getattr(spec, name)) for name in ("low", "high"))
     return ActionSpec("continuous", (len(low),), low, high)

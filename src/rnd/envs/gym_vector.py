@@ -149,7 +149,7 @@ def autoreset_mode(vector: Any) -> str:
 def row_of(final: Any, i: int) -> Any:
     """Observation `i` of a batch that may be an array of objects, or a dictionary or tuple of batches."""
     if isinstance(final, dict):
-        return {name: row_of(part, i) for name, part in final.items()}
+        return {name: row_of(entry, i) for name, entry in final.items()}
     if isinstance(final, tuple):
-        return tuple(row_of(part, i) for part in final)
+        return tuple(row_of(entry, i) for entry in final)
     return final[i]

@@ -214,12 +214,12 @@ class VectorEnv(ABC):
         """Step all environments."""
         for g, rows in enumerate(self.groups):
             self.send(g, actions[rows])
-        parts = [self.recv(g) for g in range(len(self.groups))]
+        steps = [self.recv(g) for g in range(len(self.groups))]
         view = self.buffers.tensors
-        episodes = [episode for part in parts for episode in part.info.episodes]
-        entered = [room for part in parts for room in part.info.entered]
+        episodes = [episode for step in steps for episode in step.info.episodes]
+        entered = [room for step in steps for room in step.info.entered]
         info = StepInfo(view["truncated"], view.get("final_obs"), view["room"], view["lives"], episodes, entered)
-        return Step(view["obs"], view["reward"], torch.cat([part.done for part in parts]), info)
+        return Step(view["obs"], view["reward"], torch.cat([step.done for step in steps]), info)
 
     def play(self, actions_TN: np.ndarray, obs_TNX: Tensor, rewards_TN: Tensor) -> None:
         """T steps of all environments, open loop: with actions that do not depend on the observations. Writes
@@ -270,8 +270,8 @@ class VectorEnv(ABC):
             )
         rows = {name: [row for state in states for row in _split(state, name, layout[name])] for name in names}
         size = len(rows["returns"]) // world
-        parts = [slice(rank * size, (rank + 1) * size) for rank in range(world)]
-        return [{name: _merge(found[part], layout[name]) for name, found in rows.items()} for part in parts]
+        shares = [slice(rank * size, (rank + 1) * size) for rank in range(world)]
+        return [{name: _merge(found[share], layout[name]) for name, found in rows.items()} for share in shares]
 
     # --- episode statistics ----------------------------------------------------------------------
 

@@ -28,10 +28,10 @@ class LocalEnvs(VectorEnv):
         self._each(group, lambda env, i: env.step(self.buffers.arrays, i))
 
     def _save(self) -> Arrays:
-        return {"cells": np.frombuffer(pack_bytes([env.save() for env in self.envs]), np.uint8)}
+        return {"envs": np.frombuffer(pack_bytes([env.save() for env in self.envs]), np.uint8)}
 
     def _load(self, state: Arrays) -> None:
-        saved = unpack_bytes(state["cells"].tobytes())
+        saved = unpack_bytes(state["envs"].tobytes())
         exact = self._each(slice(0, self.num_envs), lambda env, i: env.load(saved[i], self.buffers.arrays, i))
         self.restarted = {i for i, loaded in enumerate(exact) if not loaded}
 
@@ -39,7 +39,7 @@ class LocalEnvs(VectorEnv):
         return check_repeats(self.envs)
 
     def _state_layout(self) -> dict[str, Rows]:
-        return {"cells": "packed"}
+        return {"envs": "packed"}
 
     def _each(self, rows: slice, do: Callable[[Env, int], Any]) -> list[Any]:
         i, results = rows.start, []

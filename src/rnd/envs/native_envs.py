@@ -28,7 +28,7 @@ LONG_RUN = 10_000_000
 """Frames of a run for which compiling the game pays: about 20 s of one core."""
 
 
-def why_not(config: Config) -> str | None:
+def unsupported_reason(config: Config) -> str | None:
     """The reason why the native core cannot run this config, or None where it can."""
     if not native.available():
         return str(native.why_unavailable())

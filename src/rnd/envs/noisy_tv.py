@@ -1,7 +1,7 @@
 """NoisyTV: four rooms with a television in the first, which some bonuses make the agent watch forever.
 
 The agent walks (up, down, left, right) and has a fifth action, the remote control. In front of the television it sees
-the picture of the channel, and the remote control switches to a random one of CHANNELS. Elsewhere the fifth action
+the image of the channel, and the remote control switches to a random one of CHANNELS. Elsewhere the fifth action
 does nothing and the screen is dark. A bonus that is the error of predicting the NEXT observation from the action never
 gets small here; one that measures how well an observation is known (RND) has soon seen every channel. The only reward,
 +1, is in the room farthest from the start, and ends the episode.
@@ -56,9 +56,9 @@ class NoisyTV(ArrayEnv):
         self.rooms = np.where(self.tv, 1, np.array([0, 2, 3, 4])[quarter]).astype(np.int32)
         """The number of every cell's room. A door belongs to the room behind it."""
         (self.start,), (self.goal,) = np.argwhere(grid == "S"), np.argwhere(grid == "G")
-        self.pictures = np.random.default_rng(CHANNELS).integers(0, 2, (CHANNELS, PIXELS)).astype(np.float32)
+        self.images = np.random.default_rng(CHANNELS).integers(0, 2, (CHANNELS, PIXELS)).astype(np.float32)
         self.state = {
-            "place": np.tile(self.start, (num_envs, 1)),
+            "position": np.tile(self.start, (num_envs, 1)),
             "channel": np.zeros(num_envs, np.int64),
             "age": np.zeros(num_envs, np.int64),
             "random": np.array([environment_seed(seed, first + i) for i in range(num_envs)], np.uint64),
@@ -79,16 +79,16 @@ class NoisyTV(ArrayEnv):
         self._write(out, slice(0, num_envs))
 
     def step(self, out: Arrays, rows: slice) -> None:
-        action, place = out["action"][rows], self.state["place"][rows]
-        target = place + MOVES[action]
+        action, position = out["action"][rows], self.state["position"][rows]
+        target = position + MOVES[action]
         free = ~self.wall[target[:, 0], target[:, 1]]
-        place[free] = target[free]
+        position[free] = target[free]
         draws = next_of_each(self.state["random"][rows])  # one per step, used or not: simple and cheap
-        switched = (action == REMOTE) & self.tv[place[:, 0], place[:, 1]]
+        switched = (action == REMOTE) & self.tv[position[:, 0], position[:, 1]]
         self.state["channel"][rows][switched] = (draws[switched] % np.uint64(CHANNELS)).astype(np.int64)
         self.state["age"][rows] += 1
 
-        found = (place == self.goal).all(axis=1)
+        found = (position == self.goal).all(axis=1)
         late = (self.state["age"][rows] >= MAX_STEPS) & ~found
         out["reward"][rows] = found
         out["terminated"][rows] = found
@@ -98,14 +98,14 @@ class NoisyTV(ArrayEnv):
         self._write(out, rows)
 
     def _start_episodes(self, which: np.ndarray) -> None:
-        self.state["place"][which] = self.start
+        self.state["position"][which] = self.start
         self.state["channel"][which] = 0
         self.state["age"][which] = 0
 
     def _write(self, out: Arrays, rows: slice, prefix: str = "") -> None:
-        obs, place, cells = out[prefix + "obs"][rows], self.state["place"][rows], self.wall.size
-        out[prefix + "room"][rows] = self.rooms[place[:, 0], place[:, 1]]
+        obs, position, cells = out[prefix + "obs"][rows], self.state["position"][rows], self.wall.size
+        out[prefix + "room"][rows] = self.rooms[position[:, 0], position[:, 1]]
         obs[...] = 0
-        obs[np.arange(len(obs)), place[:, 0] * self.wall.shape[1] + place[:, 1]] = 1
-        watching = self.tv[place[:, 0], place[:, 1]]
-        obs[watching, cells:] = self.pictures[self.state["channel"][rows][watching]]
+        obs[np.arange(len(obs)), position[:, 0] * self.wall.shape[1] + position[:, 1]] = 1
+        watching = self.tv[position[:, 0], position[:, 1]]
+        obs[watching, cells:] = self.images[self.state["channel"][rows][watching]]

@@ -1,6 +1,6 @@
 """From the observations of Gymnasium environments to those that the networks read: images or vectors.
 
-Pictures become 84x84 grey frames as in Atari, whatever their layout and numbers are; of a dictionary or tuple that
+Images become 84x84 grey frames as in Atari, whatever their layout and numbers are; of a dictionary or tuple that
 has one, nothing else is read. Everything else becomes one float vector: discrete values and the cells of MiniGrid's
 symbolic view one-hot, texts left out, dictionaries and tuples concatenated.
 """
@@ -19,11 +19,11 @@ from rnd.foundation.errors import RunError, UserError
 
 SCREEN = 84
 LAYOUTS = ("HW", "HWC", "CHW", "SHWC", "SCHW", "HWCS")
-"""Axes of a picture: stacked frames (S, the newest last), height, width, channels."""
-SMALLEST_SIDE, SMALLEST_ICON = 36, 8
-"""A Box with shorter sides than the first is a picture only if its channels and range leave no doubt."""
-MOST_CHANNELS = 16
-"""More channels, or stacked frames, than this are no picture."""
+"""Axes of a image: stacked frames (S, the newest last), height, width, channels."""
+MIN_SIDE, MIN_ICON = 36, 8
+"""A Box with shorter sides than the first is a image only if its channels and range leave no doubt."""
+MAX_CHANNELS = 16
+"""More channels, or stacked frames, than this are no image."""
 LONG_VECTOR = 4096
 """Longer vectors get a line of advice at the start."""
 MINIGRID_CELL = (11, 6, 4)
@@ -33,7 +33,7 @@ SUPPORTED = "Box, Discrete, MultiDiscrete, MultiBinary, Dict and Tuple"
 """Spaces of observations and actions; of observations Text too, which is left out."""
 
 Encoder = Callable[[Any, np.ndarray], None]
-"""Writes an observation, or a part of one, into an array. Raises WrongObservationError where it is not of its space."""
+"""Writes an observation, or one entry, into an array. Raises WrongObservationError where it is not of its space."""
 
 
 class WrongObservationError(RunError):
@@ -41,24 +41,22 @@ class WrongObservationError(RunError):
 
 
 def make_encoder(space: Any, env_id: str, flatten: bool = False) -> tuple[ObservationSpec, Encoder]:
-    """The spec and the encoder of a Gymnasium observation space. `flatten`: pictures are read as vectors too."""
+    """The spec and the encoder of a Gymnasium observation space. `flatten`: images are read as vectors too."""
     leaves = dict(leaves_of(space))
     grid = is_minigrid(env_id) or any(type(leaf).__name__ == "MissionSpace" for leaf in leaves.values())
     layouts = {path: layout_of(leaf, grid) for path, leaf in leaves.items()}
     for path, layout in layouts.items():
         if layout and not flatten:
             dropped = [name_of(p) for p, leaf in leaves.items() if p != path and not is_text(leaf)]
-            notes = [f"{env_id}: the networks see its picture {name_of(path)}, not {', '.join(dropped)}"] * bool(
-                dropped
-            )
+            notes = [f"{env_id}: the networks see its image {name_of(path)}, not {', '.join(dropped)}"] * bool(dropped)
             return image_part(leaves[path], layout, path, (*notes, *stack_note(leaves[path], layout, env_id)))
-    low, high, one_hot, write = make_part(space, env_id)
+    low, high, one_hot, write = vector_encoder(space, env_id)
     if not len(low):
         raise UserError(f"{env_id} has no observation that a network can read; its observation space is {space}")
     bounds = (tuple(low.tolist()), tuple(high.tolist())) if np.isfinite([low, high]).any() else ((), ())
-    advice = "if it is a picture, declare a Box(0, 255, (H, W, 3), uint8); if not, shorten it with a wrapper"
+    advice = "if it is a image, declare a Box(0, 255, (H, W, 3), uint8); if not, shorten it with a wrapper"
     if any(layouts.values()):
-        advice = "without --policy mlp it is read as a picture"
+        advice = "without --policy mlp it is read as a image"
     long = [f"{env_id}: an observation of {len(low):,} numbers makes a large, slow network; {advice}"]
     texts = [name_of(path) for path, leaf in leaves.items() if type(leaf).__name__ == "Text"]
     unread = [f"{env_id}: the networks do not see its text {', '.join(texts)}"] * bool(texts)
@@ -68,24 +66,24 @@ def make_encoder(space: Any, env_id: str, flatten: bool = False) -> tuple[Observ
 
 
 Path = tuple[Any, ...]
-"""Names and positions that lead to a part of an observation."""
+"""Names and positions that lead to an entry of an observation."""
 
 
 def leaves_of(space: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
     """The spaces inside dictionaries and tuples, or the space itself."""
     if not is_composite(space):
         yield path, space
-    for name, part in parts_of(space):
-        yield from leaves_of(part, (*path, name))
+    for name, subspace in subspaces(space):
+        yield from leaves_of(subspace, (*path, name))
 
 
 def is_composite(space: Any) -> bool:
-    """Whether a space has parts that are all there at every step: not OneOf."""
+    """Whether a space has subspaces that are all there at every step: not OneOf."""
     return type(space).__name__ in ("Dict", "Tuple")
 
 
-def parts_of(space: Any) -> list[tuple[Any, Any]]:
-    """Names or positions of the parts of a composite space, and the parts; none of another."""
+def subspaces(space: Any) -> list[tuple[Any, Any]]:
+    """Names or positions of the subspaces of a composite space, and the subspaces; none of another."""
     if not is_composite(space):
         return []
     return [*(space.spaces.items() if isinstance(space.spaces, Mapping) else enumerate(space.spaces))]
@@ -100,9 +98,9 @@ def is_text(space: Any) -> bool:
 
 
 def layout_of(space: Any, grid: bool) -> str | None:
-    """The axes of a picture, or None for what is none. `grid`: small boxes are the symbolic cells of MiniGrid.
+    """The axes of a image, or None for what is none. `grid`: small boxes are the symbolic cells of MiniGrid.
 
-    A float picture needs finite bounds: they say which numbers are black and white."""
+    A float image needs finite bounds: they say which numbers are black and white."""
     if type(space).__name__ != "Box" or not (space.dtype == np.uint8 or space.dtype.kind == "f"):
         return None
     low, high = bounds_of(space)
@@ -114,9 +112,9 @@ def layout_of(space: Any, grid: bool) -> str | None:
             continue
         size = dict(zip(layout, space.shape, strict=True))
         plain = size.get("C", 1) in (1, 3, 4)
-        stacked = size["S"] <= MOST_CHANNELS and plain if "S" in size else size.get("C", 1) <= MOST_CHANNELS
+        stacked = size["S"] <= MAX_CHANNELS and plain if "S" in size else size.get("C", 1) <= MAX_CHANNELS
         icon = certain and plain and "C" in size
-        if stacked and min(size["H"], size["W"]) >= (SMALLEST_ICON if icon else SMALLEST_SIDE):
+        if stacked and min(size["H"], size["W"]) >= (MIN_ICON if icon else MIN_SIDE):
             return layout
     return None
 
@@ -126,7 +124,7 @@ def bounds_of(space: Any) -> tuple[float, float]:
 
 
 def channels_per_frame(layout: str, channels: int) -> int:
-    """Of the channels, those of one frame: 12 are four frames of three colours, 8 are grey frames. Four are red, green,
+    """Channels of one frame: 12 are four frames of three colours, 8 are grey frames. Four are red, green,
     blue and opacity where channels are last, and grey frames (frame stacks are made so) where they are first."""
     if channels % 3 == 0:
         return 3
@@ -140,7 +138,7 @@ def stack_note(space: Any, layout: str, env_id: str) -> tuple[str, ...]:
 
 
 def image_part(space: Any, layout: str, path: Path, notes: tuple[str, ...]) -> tuple[ObservationSpec, Encoder]:
-    """The newest frame of a picture, grey, 84x84, area interpolation."""
+    """The newest frame of a image, grey, 84x84, area interpolation."""
     import cv2
 
     shape, (low, high) = space.shape, bounds_of(space)
@@ -148,7 +146,7 @@ def image_part(space: Any, layout: str, path: Path, notes: tuple[str, ...]) -> t
     channels = channels_per_frame(layout, dict(zip(layout, shape, strict=True)).get("C", 1))
 
     def write(obs: Any, out: np.ndarray) -> None:
-        frame = checked(part_of(obs, path), shape, "u" if space.dtype == np.uint8 else "biuf").transpose(axes)
+        frame = checked(value_at(obs, path), shape, "u" if space.dtype == np.uint8 else "biuf").transpose(axes)
         if "S" in layout:
             frame = frame[-1]
         if "C" in layout:
@@ -165,21 +163,21 @@ def image_part(space: Any, layout: str, path: Path, notes: tuple[str, ...]) -> t
 
 
 def to_bytes(frame: np.ndarray, low: float, high: float) -> np.ndarray:
-    """A float picture as uint8. As for vectors, what is off by more than the distance of the bounds is refused."""
+    """A float image as uint8. As for vectors, what is off by more than the distance of the bounds is refused."""
     scaled = (frame - low) * (255 / (high - low))
     if not (scaled.min() >= -255 and scaled.max() <= 510):  # nor NaN
-        raise WrongObservationError(f"its picture has numbers that are NaN or far outside {low:g} to {high:g}")
+        raise WrongObservationError(f"its image has numbers that are NaN or far outside {low:g} to {high:g}")
     pixels: np.ndarray = np.rint(scaled.clip(0, 255)).astype(np.uint8)
     return pixels
 
 
-def part_of(obs: Any, path: Path) -> Any:
-    """The part of an observation at `path`."""
+def value_at(obs: Any, path: Path) -> Any:
+    """The entry of an observation at `path`."""
     for name in path:
         try:
             obs = obs[name]
         except (KeyError, IndexError, TypeError):
-            raise WrongObservationError(f"its observation has no part {name!r}") from None
+            raise WrongObservationError(f"its observation has no entry {name!r}") from None
     return obs
 
 
@@ -194,8 +192,8 @@ def checked(obs: Any, shape: tuple[int, ...], kinds: str) -> np.ndarray:
     return array
 
 
-class Part(NamedTuple):
-    """A part of an observation as a vector: its bounds, what of it is 0 or 1, and the function that writes it."""
+class VectorEncoder(NamedTuple):
+    """A space as a vector: its bounds, what of it is 0 or 1, and the function that writes it."""
 
     low: np.ndarray
     high: np.ndarray
@@ -203,11 +201,11 @@ class Part(NamedTuple):
     write: Encoder
 
 
-def make_part(space: Any, env_id: str) -> Part:
-    """A space as a vector; a composite space consists of parts."""
+def vector_encoder(space: Any, env_id: str) -> VectorEncoder:
+    """A space as a vector; a composite space consists of subspaces."""
     kind = type(space).__name__
     if is_composite(space) or is_text(space):
-        return concatenated({name: make_part(part, env_id) for name, part in parts_of(space)})
+        return concatenated({name: vector_encoder(subspace, env_id) for name, subspace in subspaces(space)})
     if kind == "Discrete":
         return discrete(int(space.n), int(space.start))
     if kind == "MultiDiscrete":
@@ -223,7 +221,9 @@ def make_part(space: Any, env_id: str) -> Part:
     raise UserError(f"{env_id} has {kind} observations; {SUPPORTED} are supported: wrap it so that it shows those")
 
 
-def numbers(shape: tuple[int, ...], dtype: Any, low: np.ndarray, high: np.ndarray, binary: bool = False) -> Part:
+def numbers(
+    shape: tuple[int, ...], dtype: Any, low: np.ndarray, high: np.ndarray, binary: bool = False
+) -> VectorEncoder:
     """Numbers as they are. Their bounds are checked for all environments together (`StepCheck`).
 
     Bounds of floats are rough in many environments, so only what is off by more than their distance is refused."""
@@ -234,10 +234,10 @@ def numbers(shape: tuple[int, ...], dtype: Any, low: np.ndarray, high: np.ndarra
     def write(obs: Any, out: np.ndarray) -> None:
         out[:] = checked(obs, shape, kinds).reshape(-1)
 
-    return Part(low - slack, high + slack, np.full(len(low), binary), write)
+    return VectorEncoder(low - slack, high + slack, np.full(len(low), binary), write)
 
 
-def discrete(choices: int, first: int) -> Part:
+def discrete(choices: int, first: int) -> VectorEncoder:
     """One discrete value, one-hot."""
 
     def write(obs: Any, out: np.ndarray) -> None:
@@ -250,10 +250,10 @@ def discrete(choices: int, first: int) -> Part:
         out[:] = 0
         out[chosen] = 1
 
-    return Part(*unbounded(choices), np.full(choices, True), write)
+    return VectorEncoder(*unbounded(choices), np.full(choices, True), write)
 
 
-def one_hot(choices: np.ndarray, first: np.ndarray) -> Part:
+def one_hot(choices: np.ndarray, first: np.ndarray) -> VectorEncoder:
     """Several discrete values, each one-hot."""
     shape, size, last = choices.shape, int(choices.sum()), first + choices - 1
     ones = np.cumsum(choices) - choices.reshape(-1) - first.reshape(-1)
@@ -265,7 +265,7 @@ def one_hot(choices: np.ndarray, first: np.ndarray) -> Part:
         out[:] = 0
         out[ones + values.reshape(-1)] = 1
 
-    return Part(*unbounded(size), np.full(size, True), write)
+    return VectorEncoder(*unbounded(size), np.full(size, True), write)
 
 
 def unbounded(size: int) -> tuple[np.ndarray, np.ndarray]:
@@ -273,21 +273,21 @@ def unbounded(size: int) -> tuple[np.ndarray, np.ndarray]:
     return np.full(size, -np.inf), np.full(size, np.inf)
 
 
-def concatenated(parts: dict[Any, Part]) -> Part:
-    """Parts by name or position, one after the other."""
+def concatenated(encoders: dict[Any, VectorEncoder]) -> VectorEncoder:
+    """Encoders by name or position, one after the other."""
     none = np.zeros(0)
-    low = np.concatenate([none, *(part.low for part in parts.values())])
-    high = np.concatenate([none, *(part.high for part in parts.values())])
-    choices = np.concatenate([none.astype(bool), *(part.one_hot for part in parts.values())])
-    ends = np.cumsum([len(part.low) for part in parts.values()], dtype=int).tolist()
+    low = np.concatenate([none, *(encoder.low for encoder in encoders.values())])
+    high = np.concatenate([none, *(encoder.high for encoder in encoders.values())])
+    choices = np.concatenate([none.astype(bool), *(encoder.one_hot for encoder in encoders.values())])
+    ends = np.cumsum([len(encoder.low) for encoder in encoders.values()], dtype=int).tolist()
     slices = [
-        (name, part.write, slice(end - len(part.low), end))
-        for (name, part), end in zip(parts.items(), ends, strict=True)
-        if len(part.low)
+        (name, encoder.write, slice(end - len(encoder.low), end))
+        for (name, encoder), end in zip(encoders.items(), ends, strict=True)
+        if len(encoder.low)
     ]
 
     def write(obs: Any, out: np.ndarray) -> None:
         for name, write_part, rows in slices:
-            write_part(part_of(obs, (name,)), out[rows])
+            write_part(value_at(obs, (name,)), out[rows])
 
-    return Part(low, high, choices, write)
+    return VectorEncoder(low, high, choices, write)

@@ -52,9 +52,9 @@ def make_atari(config: Config) -> VectorEnv:
     workers = cores() if config.env.workers is None else config.env.workers
     if config.env.backend == "ale":
         return make_single_envs(config, workers)
-    from rnd.envs.native_envs import NativeEnvs, why_not
+    from rnd.envs.native_envs import NativeEnvs, unsupported_reason
 
-    problem = why_not(config)
+    problem = unsupported_reason(config)
     if problem is None:
         threads = emulator_threads(cores(), on_gpu(config.device)) if config.env.workers is None else max(workers, 1)
         return NativeEnvs(config, threads, spin=on_gpu(config.device) and threads < cores())
@@ -67,10 +67,10 @@ def as_saved(config: Config, state: Container[str]) -> Config:
     """`config` with the Atari backend that saved this state (its names): no other backend can load it."""
     if not config.env.id.startswith("ALE/"):
         return config
-    from rnd.envs.native_envs import why_not
+    from rnd.envs.native_envs import unsupported_reason
 
     backend: Literal["native", "ale"] = "native" if "env.native" in state else "ale"
-    problem = why_not(config) if backend == "native" else None
+    problem = unsupported_reason(config) if backend == "native" else None
     if problem:
         raise UserError(
             f"this run was saved by the native core, which cannot run here: {problem}; ale-py cannot load its states: "

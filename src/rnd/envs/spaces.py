@@ -24,7 +24,7 @@ from rnd.envs.observations import (
     layout_of,
     leaves_of,
     make_encoder,
-    part_of,
+    value_at,
 )
 from rnd.envs.spec import STACK
 from rnd.foundation.errors import UserError
@@ -48,7 +48,7 @@ class ObservationEncoder:
         self.spec, self._write = make_encoder(space, env_id, flatten)
         boxes = all(isinstance(leaf, spaces.Box) for leaf in self.leaves.values())
         self.layout = layout_of(space, grid=False) if self.spec.kind == "image" else None
-        """The axes of a picture that is the whole observation."""
+        """The axes of a image that is the whole observation."""
         self._size = dict(zip(self.layout or "", space.shape or (), strict=False))
         grey = self.layout is not None and channels_per_frame(self.layout, self._size.get("C", 1)) == 1
         fits = (self._size.get("H"), self._size.get("W")) == (SCREEN, SCREEN) and space.dtype == np.uint8
@@ -58,7 +58,7 @@ class ObservationEncoder:
     def lead(self, obs: Any) -> tuple[int, ...]:
         """The leading shape B of a batch."""
         path, leaf = next(iter(self.leaves.items()))
-        shape = tuple(part_of(obs, path).shape) if hasattr(part_of(obs, path), "shape") else None
+        shape = tuple(value_at(obs, path).shape) if hasattr(value_at(obs, path), "shape") else None
         own = len(leaf.shape or ())
         if shape is None or shape[len(shape) - own :] != (leaf.shape or ()):
             got = "no array or tensor" if shape is None else f"of the shape {shape}"
@@ -69,17 +69,17 @@ class ObservationEncoder:
         """[B, X]: the newest frames, or vectors, on the device where they are (the CPU for arrays)."""
         lead = self.lead(obs)
         if self._numbers:
-            parts = [as_tensor(part_of(obs, path)).reshape(*lead, -1).float() for path in self.leaves]
-            return parts[0] if len(parts) == 1 else torch.cat(parts, dim=-1)
+            vectors = [as_tensor(value_at(obs, path)).reshape(*lead, -1).float() for path in self.leaves]
+            return vectors[0] if len(vectors) == 1 else torch.cat(vectors, dim=-1)
         if self._frames:
             frames = as_tensor(obs)
-            for place in sorted((i for i, axis in enumerate(self._size) if axis in "SC"), reverse=True):
-                frames = frames.select(len(lead) + place, -1)
+            for axis_index in sorted((i for i, axis in enumerate(self._size) if axis in "SC"), reverse=True):
+                frames = frames.select(len(lead) + axis_index, -1)
             return frames
         return self._one_by_one(obs, lead)
 
     def stacks(self, obs: Any) -> Tensor:
-        """[B, S, X] for pictures, oldest frame first: what `dynamics` reads. Vectors as they are."""
+        """[B, S, X] for images, oldest frame first: what `dynamics` reads. Vectors as they are."""
         if self.spec.kind == "vector":
             return self(obs)
         axis, count = next(((a, self._size[a]) for a in "SC" if a in self._size), ("", 1))
@@ -96,13 +96,14 @@ class ObservationEncoder:
 
     def _one_by_one(self, obs: Any, lead: tuple[int, ...]) -> Tensor:
         count = math.prod(lead)
-        parts = {
-            path: as_array(part_of(obs, path)).reshape(count, *(leaf.shape or ())) for path, leaf in self.leaves.items()
+        leaves = {
+            path: as_array(value_at(obs, path)).reshape(count, *(leaf.shape or ()))
+            for path, leaf in self.leaves.items()
         }
         out = np.zeros((count, *self.spec.shape), self.spec.dtype)
         for i in range(count):
             try:
-                self._write(nested({path: values[i] for path, values in parts.items()}), out[i])
+                self._write(nested({path: values[i] for path, values in leaves.items()}), out[i])
             except WrongObservationError as error:
                 raise UserError(f"observation {i}: {error}") from None
         return torch.from_numpy(out).reshape(*lead, *self.spec.shape)
@@ -122,12 +123,12 @@ class ActionEncoder:
         return values.reshape(*lead, *self.spec.shape).to(dtype)
 
 
-def nested(parts: dict[tuple[Any, ...], Any]) -> Any:
+def nested(leaves: dict[tuple[Any, ...], Any]) -> Any:
     """What the encoder can take apart by the same paths."""
-    if set(parts) == {()}:
-        return parts[()]
+    if set(leaves) == {()}:
+        return leaves[()]
     tree: dict[Any, Any] = {}
-    for path, value in parts.items():
+    for path, value in leaves.items():
         node = tree
         for name in path[:-1]:
             node = node.setdefault(name, {})
@@ -149,10 +150,10 @@ def replace_rows(obs: Any, rows: dict[int, Any]) -> Any:
     if not rows:
         return obs
     if isinstance(obs, dict):
-        return {name: replace_rows(part, {i: one[name] for i, one in rows.items()}) for name, part in obs.items()}
+        return {name: replace_rows(entry, {i: one[name] for i, one in rows.items()}) for name, entry in obs.items()}
     if isinstance(obs, tuple):
-        parts = [{i: one[k] for i, one in rows.items()} for k in range(len(next(iter(rows.values()))))]
-        return tuple(replace_rows(part, each) for part, each in zip(obs, parts, strict=False))
+        entries = [{i: one[k] for i, one in rows.items()} for k in range(len(next(iter(rows.values()))))]
+        return tuple(replace_rows(entry, each) for entry, each in zip(obs, entries, strict=False))
     if not isinstance(obs, np.ndarray):
         return obs
     changed = obs.copy()
@@ -177,9 +178,9 @@ def space_to_dict(space: spaces.Space[Any] | None) -> dict[str, Any] | None:
     if space is None:
         return None
     if isinstance(space, spaces.Dict):
-        return {"kind": kind, "parts": [[name, space_to_dict(part)] for name, part in space.spaces.items()]}
+        return {"kind": kind, "parts": [[name, space_to_dict(subspace)] for name, subspace in space.spaces.items()]}
     if isinstance(space, spaces.Tuple):
-        return {"kind": kind, "parts": [space_to_dict(part) for part in space.spaces]}
+        return {"kind": kind, "parts": [space_to_dict(subspace) for subspace in space.spaces]}
     if isinstance(space, spaces.Box):
         return {"kind": kind, "low": plain(space.low), "high": plain(space.high), "dtype": str(space.dtype)}
     if isinstance(space, spaces.Discrete):
@@ -203,8 +204,8 @@ def space_from_dict(data: dict[str, Any] | None) -> Any:
     if data is None:
         return None
     kinds: dict[str, Callable[[], Any]] = {
-        "Dict": lambda: spaces.Dict([(name, space_from_dict(part)) for name, part in data["parts"]]),
-        "Tuple": lambda: spaces.Tuple([space_from_dict(part) for part in data["parts"]]),
+        "Dict": lambda: spaces.Dict([(name, space_from_dict(subspace)) for name, subspace in data["parts"]]),
+        "Tuple": lambda: spaces.Tuple([space_from_dict(subspace) for subspace in data["parts"]]),
         "Box": lambda: spaces.Box(data["low"], data["high"], dtype=np.dtype(data["dtype"]).type),
         "Discrete": lambda: spaces.Discrete(data["n"], start=data["start"]),
         "MultiDiscrete": lambda: spaces.MultiDiscrete(data["nvec"], start=data["start"]),

@@ -45,13 +45,13 @@ def shared_layout(spec: EnvSpec, num_envs: int, workers: int) -> Layout:
 
 
 class Worker:
-    """Some of the environments: those with numbers `parts[g]` of every group g."""
+    """Some of the environments: `rows_of_group[g]` of every group g."""
 
     def __init__(self, job: dict[str, Any]):
         self.config = Config.from_dict(job["config"])
         self.number, self.workers, self.fd = int(job["worker"]), int(job["workers"]), int(job["fd"])
-        self.parts = [range(*part) for part in job["parts"]]
-        self.rows = [i for part in self.parts for i in part]
+        self.rows_of_group = [range(*rows) for rows in job["rows_of_group"]]
+        self.rows = [i for rows in self.rows_of_group for i in rows]
         self.envs: dict[int, Env] = {}
         self.current = self.rows[0]
         """The environment that is named where an error is raised."""
@@ -68,7 +68,7 @@ class Worker:
             self.envs[i] = make_env(self.config, i)
 
     def step(self, group: int) -> None:
-        for i in self._visit(self.parts[group]):
+        for i in self._visit(self.rows_of_group[group]):
             self.envs[i].step(self.out, i)
 
     def reply(self, command: bytes, rest: bytes) -> bytes:

@@ -57,12 +57,12 @@ class Process:
     """A pipe whose closing ends the worker, even one that hangs (`die_with_parent`)."""
     commands: int
     """The pipe for the bytes that start steps."""
-    parts: list[range]
+    rows_of_group: list[range]
     """Its environments, per group."""
 
     @property
     def rows(self) -> list[int]:
-        return [i for part in self.parts for i in part]
+        return [i for rows in self.rows_of_group for i in rows]
 
 
 class WorkerEnvs(VectorEnv):
@@ -110,7 +110,7 @@ class WorkerEnvs(VectorEnv):
     def _send(self, group: slice) -> None:
         g = self.groups.index(group)
         for w, process in enumerate(self.processes):
-            if process.parts[g]:
+            if process.rows_of_group[g]:
                 self._command(w, bytes([g]))
                 self.waiting[g].add(w)
 
@@ -124,10 +124,10 @@ class WorkerEnvs(VectorEnv):
         for process, data in zip(self.processes, self._request(SAVE), strict=True):
             for i, string in zip(process.rows, unpack_bytes(data), strict=True):
                 saved[i] = string
-        return {"cells": np.frombuffer(pack_bytes(saved), np.uint8)}
+        return {"envs": np.frombuffer(pack_bytes(saved), np.uint8)}
 
     def _load(self, state: Arrays) -> None:
-        saved = unpack_bytes(state["cells"].tobytes())
+        saved = unpack_bytes(state["envs"].tobytes())
         for w, process in enumerate(self.processes):
             self._send_message(w, LOAD + pack_bytes([saved[i] for i in process.rows]))
         replies = self._collect(max(LOAD_SECONDS, self.timeout))
@@ -138,7 +138,7 @@ class WorkerEnvs(VectorEnv):
         return all(reply == b"\1" for reply in self._request(REPEATS))
 
     def _state_layout(self) -> dict[str, Rows]:
-        return {"cells": "packed"}
+        return {"envs": "packed"}
 
     def close(self) -> None:
         """End the workers: close their pipes, and kill those that have not ended after two seconds."""
@@ -164,7 +164,7 @@ class WorkerEnvs(VectorEnv):
     # --- messages to the workers ---------------------------------------------------------------------
 
     def _start(self, config: Config, w: int, workers: int) -> Process:
-        parts = [_share(w, workers, rows) for rows in self.groups]
+        rows_of_group = [_share(w, workers, rows) for rows in self.groups]
         here, there = multiprocessing.Pipe()
         (their_lifeline, lifeline), (their_commands, commands) = os.pipe(), os.pipe()
         fds = (there.fileno(), their_lifeline, their_commands, self.replies_in)
@@ -182,14 +182,14 @@ class WorkerEnvs(VectorEnv):
             "config": config.to_dict(),
             "worker": w,
             "workers": workers,
-            "parts": [(part.start, part.stop, part.step) for part in parts],
+            "rows_of_group": [(rows.start, rows.stop, rows.step) for rows in rows_of_group],
             "fd": self.shared.fd,
         }
         here.send_bytes(json.dumps(job).encode())
         self.poll.register(here.fileno(), select.POLLIN)
         self.worker_of[here.fileno()] = w
         self.last_heartbeat[w] = (0, time.monotonic())
-        return Process(popen, here, lifeline, commands, parts)
+        return Process(popen, here, lifeline, commands, rows_of_group)
 
     def _request(self, command: bytes) -> list[bytes]:
         """Send a message to all workers; returns their replies."""

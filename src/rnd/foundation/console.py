@@ -22,7 +22,7 @@ def say(console: Console, text: str) -> None:
     console.print(text, highlight=False, soft_wrap=True, markup=False)
 
 
-class QuietStream:
+class QuietOutput:
     """A standard stream that goes quiet where it would fail: a closed pipe or a full disk does not stop a run."""
 
     def __init__(self, stream: TextIO):
@@ -65,7 +65,7 @@ def protect_output() -> None:
             stream = os.fdopen(descriptor, "w")
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
-            setattr(sys, name, QuietStream(stream))
+            setattr(sys, name, QuietOutput(stream))
     columns = shutil.get_terminal_size().columns
     if columns not in COLUMNS:
         os.environ["COLUMNS"] = str(min(max(columns, COLUMNS.start), COLUMNS.stop))

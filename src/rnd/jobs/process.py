@@ -15,7 +15,7 @@ from typing import IO
 from rich.console import Console
 
 from rnd.config import Config
-from rnd.foundation.files import open_regular, read_json, understood, write_json
+from rnd.foundation.files import open_regular, read_errors, read_json, write_json
 
 
 def start_process(
@@ -49,7 +49,7 @@ def train(path: Path) -> None:
     """Train the run whose config file is `path`, or resume it where its folder exists."""
     from rnd import run
 
-    with understood(path, "a config"):
+    with read_errors(path, "a config"):
         config = Config.from_dict(read_json(path))
         config.validate()
     stop_with_the_parent()

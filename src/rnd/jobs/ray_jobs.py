@@ -77,7 +77,7 @@ class RayJobs:
                 ray.wait(list(running), num_returns=len(running), timeout=60)
 
     def needs(self, found: dict[str, float], runs: Sequence[PlannedRun]) -> Needs:
-        """Of one run: the given values, or one GPU with its share of the CPUs, or one CPU where there are no GPUs."""
+        """Resources of a run: the given values, or a GPU and its share of the CPUs, or a CPU where there is no GPU."""
         on_cpu = all(planned.config.device == "cpu" for planned in runs)
         gpus = self.gpus if self.gpus is not None else float(bool(found.get("GPU")) and not on_cpu)
         share = found.get("CPU", 1) * gpus / found["GPU"] if gpus and found.get("GPU") else 1

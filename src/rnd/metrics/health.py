@@ -12,13 +12,13 @@ from rnd.metrics.metrics import Row
 
 WINDOW = 20
 """Iterations over which the measures are averaged."""
-LEAST_SPREAD = 0.05
-"""A bonus whose deviation over a rollout is a smaller share of its mean is the same everywhere."""
-LEAST_SHARE, MOST_SHARE = 0.01, 0.95
-"""Of the bonus in the deviation of the weighted returns."""
-LEAST_ENTROPY = 0.001
+MIN_SPREAD = 0.05
+"""A bonus whose std over a rollout is a smaller share of its mean is the same everywhere."""
+MIN_SHARE, MAX_SHARE = 0.01, 0.95
+"""Share of the bonus in the std of the weighted returns: lowest and highest healthy value."""
+MIN_ENTROPY = 0.001
 """Below it a softmax has hardly a gradient left. The entropy of continuous actions has no such bound; it is negative
-where their deviation is small."""
+where their std is small."""
 SOLVED = 0.9
 """A certain policy with this success is as it should be."""
 
@@ -27,11 +27,11 @@ SAME = (
     "same return; for rnd try a smaller --bonus-lr or more --bonus-options.features; count needs states that come again"
 )
 WEAK = (
-    "the bonus has collapsed: it is {share:.1%} of the deviation of the returns, and all episodes have the same "
+    "the bonus has collapsed: it is {share:.1%} of the std of the returns, and all episodes have the same "
     "return; try a smaller --bonus-lr, or a smaller --ext-coef"
 )
 DROWNS = (
-    "the bonus drowns the reward: it is {share:.0%} of the deviation of the returns, although episodes differ in their "
+    "the bonus drowns the reward: it is {share:.0%} of the std of the returns, although episodes differ in their "
     "return; try a smaller --int-coef or a larger --ext-coef"
 )
 CERTAIN = (
@@ -68,7 +68,7 @@ class RunHealth:
         return [text for text in (self._of_the_bonus(), self._of_the_policy()) if text]
 
     def _of_the_policy(self) -> str | None:
-        known = [entropy for entropy in self._entropies if entropy is not None and 0 <= entropy < LEAST_ENTROPY]
+        known = [entropy for entropy in self._entropies if entropy is not None and 0 <= entropy < MIN_ENTROPY]
         if len(known) < WINDOW or self._solved or not self._differ:
             return None
         return CERTAIN.format(entropy=known[-1])
@@ -81,7 +81,7 @@ class RunHealth:
         if self._differ:
             # A reward that one episode has found so far cannot drown: then the mean is nearly always what it was.
             regular = sum(a != b for a, b in pairwise(self._means)) >= WINDOW // 2
-            text = DROWNS if share > MOST_SHARE and regular else None
+            text = DROWNS if share > MAX_SHARE and regular else None
         else:
-            text = SAME if spread < LEAST_SPREAD else WEAK if share < LEAST_SHARE else None
+            text = SAME if spread < MIN_SPREAD else WEAK if share < MIN_SHARE else None
         return text.format(spread=spread, share=share) if text else None

@@ -21,9 +21,12 @@ from rnd.foundation.tables import csv_text
 
 Row = dict[str, float | int | None]
 
-LONGEST_LINE = 2**16
-MOST_CELLS = 2**25
-"""Of a table that is read: a million rows of 32 columns. A short row costs as much time as one of 16 cells."""
+COLUMNS_OF_0_1 = {"clip_share": "clip_fraction"}
+"""Columns of tables that rnd 0.1 began. A resumed run goes on under their header."""
+
+MAX_LINE = 2**16
+MAX_CELLS = 2**25
+"""Limit of a table that is read: a million rows of 32 columns. A short row costs as much time as one of 16 cells."""
 
 
 @dataclass(frozen=True)
@@ -54,14 +57,14 @@ class CsvFile:
         self.columns: list[str] | None = None
         self._file = open_regular(path, "a+", newline="")
         self._file.seek(0)
-        if line := self._file.readline(LONGEST_LINE):
+        if line := self._file.readline(MAX_LINE):
             self.columns = next(csv.reader([line]))
 
     def write(self, row: Row) -> None:
         if self.columns is None:
             self.columns = list(row)
             self._file.write(csv_text(self.columns, []))
-        self._file.write(csv_text([_text(row.get(name)) for name in self.columns], []))
+        self._file.write(csv_text([_text(row.get(COLUMNS_OF_0_1.get(name, name))) for name in self.columns], []))
         self._file.flush()
 
     def flush(self) -> None:
@@ -164,15 +167,15 @@ def read_csv(path: Path) -> dict[str, array[float]]:
                 if len(row) == len(header):
                     cells.extend([float(cell or "nan") for cell in row])
                 read += max(16, len(row))
-                if read > MOST_CELLS:
-                    raise ValueError(f"it has more than {MOST_CELLS:,} cells")
+                if read > MAX_CELLS:
+                    raise ValueError(f"it has more than {MAX_CELLS:,} cells")
         except csv.Error as error:
             raise ValueError(str(error)) from error
-    return {name: cells[i :: len(header)] for i, name in enumerate(header)}
+    return {COLUMNS_OF_0_1.get(name, name): cells[i :: len(header)] for i, name in enumerate(header)}
 
 
 def _lines(file: IO[str]) -> Iterator[str]:
-    while (line := file.readline(LONGEST_LINE)).endswith("\n"):
+    while (line := file.readline(MAX_LINE)).endswith("\n"):
         yield line
-    if len(line) == LONGEST_LINE:
-        raise ValueError(f"it has a line of more than {LONGEST_LINE:,} characters")
+    if len(line) == MAX_LINE:
+        raise ValueError(f"it has a line of more than {MAX_LINE:,} characters")

@@ -17,7 +17,7 @@ from rnd.envs.spec import ActionSpec
 
 
 def logits_size(spec: ActionSpec) -> int:
-    """Outputs of the policy head: one logit per choice, or one mean and one log deviation per dimension."""
+    """Outputs of the policy head: one logit per choice, or one mean and one log std per dimension."""
     return 2 * spec.sizes[0] if spec.kind == "continuous" else sum(spec.sizes)
 
 

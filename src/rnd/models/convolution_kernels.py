@@ -62,8 +62,8 @@ def forward(
         # the compiler cannot see that this is a multiple of 16, and would load value by value
         within = tl.multiple_of(done // ROW * (W * C) + done % ROW, 16)
         patch = tl.load(x + starts + within + k[None, :], mask=inside, other=0)
-        part = tl.load(weight + n[None, :] * K + done + k[:, None])
-        acc = tl.dot(patch, part, acc)
+        tile = tl.load(weight + n[None, :] * K + done + k[:, None])
+        acc = tl.dot(patch, tile, acc)
     out = acc * scale + tl.load(bias + n)[None, :]
     out = saturated(tl.where(out > 0, out, out * slope), LIMIT)
     tl.store(y + m.to(tl.int64)[:, None] * N + n[None, :], out.to(y.dtype.element_ty), mask=inside)
@@ -93,8 +93,8 @@ def input_gradient(
         oy, ox = row - tap // TAPS, column - tap % TAPS
         reached = inside & (oy >= 0) & (oy < OH) & (ox >= 0) & (ox < OW)
         starts = image * (OH * OW * N) + (oy * OW + ox) * N
-        part = tl.load(grad + starts[:, None] + n[None, :], mask=reached[:, None], other=0)
-        acc = tl.dot(part, tl.load(weight + c[None, :] * (TAPS * TAPS * N) + tap * N + n[:, None]), acc)
+        tile = tl.load(grad + starts[:, None] + n[None, :], mask=reached[:, None], other=0)
+        acc = tl.dot(tile, tl.load(weight + c[None, :] * (TAPS * TAPS * N) + tap * N + n[:, None]), acc)
     starts = image * (H * W * C) + (row * W + column) * (STRIDE * C)
     offsets = starts[:, None] + (c // (STRIDE * C) * (W * C) + c % (STRIDE * C))[None, :]
     active = tl.load(x + offsets, mask=inside[:, None], other=0) > 0
@@ -109,7 +109,7 @@ def weight_gradient(
     KERNEL: tl.constexpr, STRIDE: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_K: tl.constexpr,
     STEPS: tl.constexpr,
 ):  # fmt: skip
-    """patches [M, K].T @ grad [M, N], and the sum of grad over M: the part of one split of the pixels each."""
+    """patches [M, K].T @ grad [M, N], and the sum of grad over M: of one split of the pixels each."""
     ROW: tl.constexpr = KERNEL * C
     K: tl.constexpr = KERNEL * ROW
     split = tl.program_id(1)
@@ -121,9 +121,9 @@ def weight_gradient(
         inside = (m < pixels)[:, None]
         starts = patch_starts(m, H, W, C, OH, OW, STRIDE)[:, None]
         patch = tl.load(x + starts + within, mask=inside, other=0)
-        part = tl.load(grad + m.to(tl.int64)[:, None] * N + n[None, :], mask=inside, other=0)
-        acc = tl.dot(tl.trans(patch), part, acc)
-        total += part.to(tl.float32)
+        tile = tl.load(grad + m.to(tl.int64)[:, None] * N + n[None, :], mask=inside, other=0)
+        acc = tl.dot(tl.trans(patch), tile, acc)
+        total += tile.to(tl.float32)
     tl.store(grad_weight + split * (K * N) + k[:, None] * N + n[None, :], acc)
     if tl.program_id(0) == 0:
         tl.store(grad_bias + split * N + n, tl.sum(total, 0))

@@ -5,7 +5,7 @@ flattening, and all of it again backwards. Here that happens where a matrix prod
 bits and are accumulated in 32:
 
 - float16 where PyTorch would use TF32. Both have a mantissa of 10 bits. float16 has a smaller range, so gradients are
-  scaled: multiplied by a power of two that brings the largest to `LARGEST_GRADIENT`, and the results divided by it.
+  scaled: multiplied by a power of two that brings the largest to `MAX_GRADIENT`, and the results divided by it.
 - bfloat16 under autocast (`--precision bf16`).
 
 Images and feature maps are channels last here. Legend: B images, C input channels, N output channels, H W height and
@@ -29,12 +29,12 @@ BLOCK = 4
 """The first convolution's stride becomes channels (space to depth): 84 x 84 pixels are 21 x 21 blocks, and its kernel
 of 8 pixels is one of 2 blocks."""
 STRIDES = (1, 2, 1)
-"""Of the three convolutions, the first one after space to depth."""
-LARGEST_GRADIENT = 2.0**6
+"""Strides of the three convolutions, the first one after space to depth."""
+MAX_GRADIENT = 2.0**6
 """After scaling. float16 ends at 2^16, so there is room for gradients that grow on their way back. Numbers have all
 their bits down to 2^-14."""
 PROGRAMS = 264
-"""Of a weight gradient: two per multiprocessor of an H200. A constant, so that sums have one order everywhere."""
+"""Splits of a weight gradient: two per multiprocessor of an H200. Constant, so that sums have one order everywhere."""
 SMALL = 65_536
 """Output pixels below which small tiles keep more multiprocessors busy: policy steps."""
 
@@ -251,7 +251,7 @@ def _backward(ctx: Any, grads: list[Tensor]) -> tuple[Any, ...]:
     inputs, last, operands = saved[:count], saved[count], saved[count + 1 :]
     grad = grads[-1] * torch.where(last > 0, 1.0, ctx.slope)
     # a power of two, so that scaling changes no bits; the gradients are divided by it below
-    scale = torch.exp2(torch.floor(torch.log2(LARGEST_GRADIENT / grad.abs().amax().clamp_min(1e-30))))
+    scale = torch.exp2(torch.floor(torch.log2(MAX_GRADIENT / grad.abs().amax().clamp_min(1e-30))))
     sums = torso_gradients((grad * scale).to(operands[0].dtype), list(inputs), list(operands), ctx.slope)
     sums = [part.sum(0) / scale for part in sums]
     weights = [total.T.reshape(shape) for total, shape in zip(sums[:count], ctx.shapes, strict=True)]

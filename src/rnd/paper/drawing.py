@@ -1,4 +1,4 @@
-"""From the runs of a recipe to its picture."""
+"""From the runs of a recipe to its plot."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rnd.foundation.tables import csv_text
 from rnd.jobs.planned import PlannedRun
 from rnd.paper.plan import Scale
 from rnd.paper.recipes import SIX_GAMES, TABLE1, Recipe
-from rnd.report.figure import Line, Panel, Picture, draw, footer, new_figure, save
+from rnd.report.figure import Line, Panel, Plot, draw, footer, new_figure, save
 
 MEASURES = {"return_mean": "mean episodic return", "return_best": "best episodic return so far", "rooms": "rooms found"}
 
@@ -29,20 +29,20 @@ def lines_of(recipe: Recipe, runs: Sequence[PlannedRun]) -> list[Line]:
     return lines
 
 
-def picture_of(recipe: Recipe, runs: Sequence[PlannedRun], scale: Scale) -> Picture:
+def plot_of(recipe: Recipe, runs: Sequence[PlannedRun], scale: Scale) -> Plot:
     """One panel per measure and game or policy."""
     panels, found = [], lines_of(recipe, runs)
     for panel in dict.fromkeys(line.group for line in found):
         lines = tuple(line for line in found if line.group == panel)
         for measure in recipe.measures:
             references = tuple(score for score in recipe.scores.get(panel, ()) if score.measure == measure)
-            title = ", ".join(part for part in (panel, MEASURES[measure] if len(recipe.measures) > 1 else "") if part)
+            title = ", ".join(text for text in (panel, MEASURES[measure] if len(recipe.measures) > 1 else "") if text)
             panels.append(Panel(title or MEASURES[measure], measure, MEASURES[measure], lines, references))
-    columns, name = 2 if len(panels) in (2, 4) else 3, picture_name(recipe, scale)
-    return Picture(name, recipe.title, tuple(panels), recipe.x, columns, scale.describe(recipe))
+    columns, name = 2 if len(panels) in (2, 4) else 3, image_name(recipe, scale)
+    return Plot(name, recipe.title, tuple(panels), recipe.x, columns, scale.describe(recipe))
 
 
-def picture_name(recipe: Recipe, scale: Scale) -> str:
+def image_name(recipe: Recipe, scale: Scale) -> str:
     return recipe.name if scale.factor == 1 else f"{recipe.name}-scale-{scale.factor:g}"
 
 
@@ -50,7 +50,7 @@ def draw_recipe(recipe: Recipe, runs: Sequence[PlannedRun], scale: Scale, folder
     """Draw a figure or table from the runs that exist; returns the paths."""
     if recipe.name == "table1":
         return draw_table(recipe, runs, scale, folder)
-    return draw(picture_of(recipe, runs, scale), folder, iqm=iqm)
+    return draw(plot_of(recipe, runs, scale), folder, iqm=iqm)
 
 
 def final_returns(lines: Sequence[Line]) -> dict[tuple[str, str], tuple[float, float, int]]:
@@ -91,7 +91,7 @@ def draw_table(recipe: Recipe, runs: Sequence[PlannedRun], scale: Scale, folder:
     games = {title: game for game, title in SIX_GAMES.items()}
     table = [(game, method, *values, TABLE1[method][games[game]]) for (game, method), values in ours.items()]
     columns = ("game", "method", "mean", "standard_error", "runs", "paper")
-    return save(figure, folder / picture_name(recipe, scale), csv_text(columns, table))
+    return save(figure, folder / image_name(recipe, scale), csv_text(columns, table))
 
 
 def _number(mean: float, error: float, runs: int) -> str:

@@ -1,9 +1,9 @@
 """Figure 2: novelty detection on MNIST (section 2.2).
 
 A predictor learns the outputs of a random network on zeros mixed with n examples of a target class; the total number of
-pictures is fixed. Its error on unseen pictures of the target class falls with n.
+images is fixed. Its error on unseen images of the target class falls with n.
 
-Legend: M models trained together (one for every n), P pictures of the training set, B pictures of a batch, X pixels.
+Legend: M models trained together (one for every n), P images of the training set, B images of a batch, X pixels.
 """
 
 from __future__ import annotations
@@ -38,19 +38,19 @@ class Options:
     data: str | None = None
     """Folder with MNIST's four original .gz files; default: download them."""
     out: str = "runs/paper"
-    """Folder for the picture and the numbers."""
+    """Folder for the image and the numbers."""
     seeds: PositiveInt = 10
     """Seeds per curve."""
     classes: tuple[int, ...] = (1, 2, 3, 4, 5, 6, 7, 8, 9)
     """Target classes; one curve per class."""
     examples: tuple[PositiveInt, ...] = (1, 4, 16, 64, 256, 1024, 4096)
-    """Numbers n of target pictures in the training set; larger numbers than the data has are left out."""
+    """Numbers n of target images in the training set; larger numbers than the data has are left out."""
     total: PositiveInt = 5000
-    """Pictures in the training set; fewer where the data has fewer zeros."""
+    """Images in the training set; fewer where the data has fewer zeros."""
     steps: PositiveInt = 600
     """Adam steps per model."""
     batch: PositiveInt = 64
-    """Pictures per step."""
+    """Images per step."""
     hidden: Width = 256
     """Width of the two hidden layers of target and predictor."""
     features: Width = 64
@@ -91,15 +91,15 @@ def run(options: Options, console: Console) -> list[Point]:
         counts, mses = distil(options, digits, target_class, seed)
         points += [Point(target_class, n, seed, mse) for n, mse in zip(counts, mses, strict=True)]
     table = csv_text(Point._fields, points)
-    picture, _, numbers = save(draw(points, digits.source), Path(options.out) / "figure2", table)
-    say(console, "\n".join([*summary(points), f"  picture  {picture}", f"  numbers  {numbers}"]))
+    image, _, numbers = save(draw(points, digits.source), Path(options.out) / "figure2", table)
+    say(console, "\n".join([*summary(points), f"  image  {image}", f"  numbers  {numbers}"]))
     return points
 
 
 def distil(options: Options, digits: Digits, target_class: int, seed: int) -> tuple[list[int], list[float]]:
     """The usable n, and the test error for each of them, of one seed and class.
 
-    The models of a seed share the target, the initial weights, the batches and the pictures: the n pictures of the
+    The models of a seed share the target, the initial weights, the batches and the images: the n images of the
     target class replace the first n zeros of the training set. So they differ in n alone.
     """
     generator = torch.Generator().manual_seed(seed)
@@ -147,10 +147,10 @@ def shuffled(mask: np.ndarray, generator: Generator) -> Tensor:
     return indices[torch.randperm(len(indices), generator=generator)]
 
 
-def batches(pictures: int, options: Options, generator: Generator) -> list[Tensor]:
-    """Indices into the training set: every picture once per epoch."""
-    epochs = -(-options.steps * options.batch // pictures)
-    order = torch.cat([torch.randperm(pictures, generator=generator) for _ in range(epochs)])
+def batches(images: int, options: Options, generator: Generator) -> list[Tensor]:
+    """Indices into the training set: every image once per epoch."""
+    epochs = -(-options.steps * options.batch // images)
+    order = torch.cat([torch.randperm(images, generator=generator) for _ in range(epochs)])
     return list(order[: options.steps * options.batch].split(options.batch))
 
 
@@ -182,6 +182,6 @@ def draw(points: list[Point], source: str) -> Any:
         axes.fill_between(curve.x, curve.low, curve.high, alpha=0.2)
     axes.set(xscale="log", xlabel="training examples of the target class, n")
     axes.set_ylim(bottom=0)
-    axes.set(ylabel="MSE on unseen pictures of the class", title=f"Novelty detection on {source}")
+    axes.set(ylabel="MSE on unseen images of the class", title=f"Novelty detection on {source}")
     axes.legend(title="class", ncols=3)
     return figure

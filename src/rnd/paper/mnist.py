@@ -33,7 +33,7 @@ CHUNK = 1 << 16
 
 @dataclass(frozen=True)
 class Digits:
-    """Pictures of digits, [count, pixels] float32 in [0, 1], and their labels."""
+    """Images of digits, [count, pixels] float32 in [0, 1], and their labels."""
 
     train_images: np.ndarray
     train_labels: np.ndarray

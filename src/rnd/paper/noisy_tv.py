@@ -1,7 +1,7 @@
 """The noisy television (sections 2.2.1 and 3.6): the effect of stochastic observations on prediction errors.
 
 The next channel cannot be predicted from the last one and the action. So the forward dynamics error stays high in front
-of the television, and the agent stays there. The RND bonus depends on how often a picture was seen: it falls.
+of the television, and the agent stays there. The RND bonus depends on how often a image was seen: it falls.
 
 Legend: T steps, N environments.
 """
@@ -42,7 +42,7 @@ class Options:
     """The noisy television with both bonuses."""
 
     out: str = "runs/paper"
-    """Folder for the picture and the numbers."""
+    """Folder for the image and the numbers."""
     seeds: PositiveInt = 5
     """Seeds per bonus."""
     frames: Frames = 200_000
@@ -76,10 +76,10 @@ def run(options: Options, console: Console) -> list[TvRow]:
             bar.remove_task(task)
             share = last_quarter(rows, name, seed)
             say(console, f"  {name}, seed {seed}: {share:.1%} at the television in the last quarter")
-    picture, _, numbers = save(draw(rows), Path(options.out) / "noisy-tv", csv_text(TvRow._fields, rows))
+    image, _, numbers = save(draw(rows), Path(options.out) / "noisy-tv", csv_text(TvRow._fields, rows))
     dynamics, distillation = (last_quarter(rows, name) for name in BONUSES)
     ratio = f"dynamics {dynamics:.1%}, rnd {distillation:.1%} ({dynamics / distillation:.1f} times as high)"
-    say(console, f"last quarter, share of time at the television: {ratio}\n  picture  {picture}\n  numbers  {numbers}")
+    say(console, f"last quarter, share of time at the television: {ratio}\n  image  {image}\n  numbers  {numbers}")
     return rows
 
 

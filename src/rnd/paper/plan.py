@@ -54,7 +54,7 @@ class Scale:
         return replace(small, frames=rollouts * small.frames_per_rollout)
 
     def describe(self, recipe: Recipe) -> str | None:
-        """The sizes of a scaled experiment, to be printed on its picture; None at the paper's own size."""
+        """The sizes of a scaled experiment, to be printed on its image; None at the paper's own size."""
         if self.factor == 1:
             return None
         small = [self.config(arm.config) for arm in recipe.arms]

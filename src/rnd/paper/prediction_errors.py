@@ -29,7 +29,7 @@ from rnd.report.figure import legend_below, new_figure, save
 INPUTS, FEATURES, HIDDEN = 2, 16, 64
 TEST_POINTS = 2048
 NOISE = 0.1
-"""Standard deviation of the noise on a stochastic target."""
+"""Standard std of the noise on a stochastic target."""
 EVERY = 20
 """Steps between two measurements."""
 
@@ -41,7 +41,7 @@ class Options:
     """Four small regressions."""
 
     out: str = "runs/paper"
-    """Folder for the picture and the numbers."""
+    """Folder for the image and the numbers."""
     seeds: PositiveInt = 3
     """Seeds per curve."""
     steps: PositiveInt = 300
@@ -70,10 +70,10 @@ def run(options: Options, console: Console) -> list[Measured]:
             torch.manual_seed(seed)
             for name, errors in source(options).items():
                 rows += [Measured(source.__name__, name, seed, x, error) for x, error in errors.items()]
-    picture, _, numbers = save(draw(rows), Path(options.out) / "prediction-errors", csv_text(Measured._fields, rows))
+    image, _, numbers = save(draw(rows), Path(options.out) / "prediction-errors", csv_text(Measured._fields, rows))
     for (source_name, name), curve in curves(rows).items():
         say(console, f"  {source_name.replace('_', ' ')}, {name}: {curve.mean[0]:.2g} -> {curve.mean[-1]:.2g}")
-    say(console, f"  picture  {picture}\n  numbers  {numbers}")
+    say(console, f"  image  {image}\n  numbers  {numbers}")
     return rows
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from rnd.config import Config
-from rnd.foundation.files import read_json, understood, write_json
+from rnd.foundation.files import read_errors, read_json, write_json
 from rnd.jobs.planned import PlannedRun
 from rnd.paper.recipes import Recipe
 
@@ -33,7 +33,7 @@ def _of_policy(policy: str, runs: Sequence[PlannedRun], out: Path) -> tuple[floa
         return float(np.median(known)), "these runs"
     path = out / "speed.json"
     key = f"{platform.node()} {policy}"
-    with understood(path, "a table of speeds; delete it"):
+    with read_errors(path, "a table of speeds; delete it"):
         stored = read_json(path) if path.exists() else {}
         known_speed = float(stored.get(key, 0))
     if not known_speed:

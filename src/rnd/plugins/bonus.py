@@ -21,21 +21,21 @@ from rnd.bonus import make_bonus
 from rnd.checkpoint import trust
 from rnd.checkpoint.checkpoint import pack, unpack
 from rnd.checkpoint.export import read_tensors, write_tensors
-from rnd.checkpoint.metadata import misfit
+from rnd.checkpoint.metadata import shape_mismatch
 from rnd.config import BonusOptions, Config, EnvConfig, open_options
 from rnd.config.components import BONUSES
 from rnd.data.normalize import ReturnScaler
 from rnd.device.graphs import channels_last, find_device
 from rnd.envs.spaces import as_array, like, space_from_dict, space_to_dict
 from rnd.foundation.errors import UserError
-from rnd.foundation.files import understood
+from rnd.foundation.files import read_errors
 from rnd.plugins.episodes import EpisodeMemory
 from rnd.plugins.steps import StepEncoder, Steps, joined
 from rnd.training.ppo import NonFiniteLossError, laid_out_like
 from rnd.training.trainer import draw_seed
 
 FORMAT, CARD = 1, "rnd.bonus"
-MOST_PENDING = 2**31
+MAX_PENDING = 2**31
 """Bytes of observations that may wait for an update."""
 
 
@@ -52,7 +52,7 @@ class Bonus:
     - `name`: rnd, dynamics, autoencoder, count, zero, snd-v, snd-vic, drnd, noveld, none, or your own
       `module:Class`.
     - `observation_space`: of one environment. `action_space`: needed by bonuses that read a_t (dynamics, snd-vic).
-    - `gamma`: discount of the running sum by whose deviation the reward is divided.
+    - `gamma`: discount of the running sum by whose std the reward is divided.
     - `epochs`, `minibatches`: of an update; a minibatch is N / minibatches whole environments. The default is the
       paper's 4, or the largest number below it that divides N.
     - `update_every`: update by itself after so many steps. Without it you call `update`.
@@ -116,7 +116,7 @@ class Bonus:
         spaces = observation_space, action_space
         self.encoder = StepEncoder(config.bonus, *spaces, self.reads_obs, self.reads_action, self.device)
         self.spec = self.encoder.spec(config.env.id)
-        if saved is not None and (problem := misfit(config, self.spec, {"bonus": saved}, ("bonus",))):
+        if saved is not None and (problem := shape_mismatch(config, self.spec, {"bonus": saved}, ("bonus",))):
             raise UserError(f"it {problem}")
         with torch.random.fork_rng(devices=[]):  # the caller's random numbers stay as they are
             torch.manual_seed(config.seed)
@@ -156,7 +156,7 @@ class Bonus:
 
     @property
     def scale(self) -> float:
-        """The running deviation by which raw bonuses are divided."""
+        """The running std by which raw bonuses are divided."""
         return float(self.scaler.moments.std)
 
     # --- rewards -------------------------------------------------------------------------------
@@ -165,7 +165,7 @@ class Bonus:
     def warm_up(self, observations: Any) -> None:
         """Add observations (any number, any leading shape) to the statistics, as those of the paper's random agent."""
         if self.module.random_start and not self.frozen:
-            self.module.observe(self.encoder.encoded(observations))
+            self.module.update_statistics(self.encoder.encoded(observations))
 
     @anywhere
     def score(self, next_obs: Any, obs: Any = None, actions: Any = None) -> Any:
@@ -182,8 +182,8 @@ class Bonus:
         """Scaled intrinsic reward of one step (N, ...) or of a rollout (T, N, ...). Advances the running sums and the
         scale; keeps the transitions for `update`, with which the observation statistics advance too.
 
-        A rollout is scaled by a deviation that knows all its steps, as in the paper; a step by one that knows the
-        steps until then. The first step of all is 0: one step has no deviation.
+        A rollout is scaled by a std that knows all its steps, as in the paper; a step by one that knows the
+        steps until then. The first step of all is 0: one step has no std.
 
         `valid` is False where a step is no transition, as where a vector environment resets (NEXT_STEP): its reward is
         0, and nothing learns from it. `done` is True where the step ended its episode, terminated or truncated; only
@@ -236,7 +236,7 @@ class Bonus:
         self._waiting += len(steps.raw)
         if self.update_every is not None and self._waiting >= self.update_every:
             self.update()
-        elif self._waiting * math.prod(steps.next_obs.shape[1:]) * steps.next_obs.itemsize > MOST_PENDING:
+        elif self._waiting * math.prod(steps.next_obs.shape[1:]) * steps.next_obs.itemsize > MAX_PENDING:
             raise UserError(
                 f"{self._waiting:,} observed steps wait for an update; call bonus.update() after each rollout, "
                 "or make the bonus with update_every=128"
@@ -256,7 +256,7 @@ class Bonus:
         if not len(steps.raw):
             return {}
         whole = bool(steps.valid.all())
-        self.module.observe(steps.next_obs if whole else steps.next_obs[steps.valid])
+        self.module.update_statistics(steps.next_obs if whole else steps.next_obs[steps.valid])
         loss = self._train(steps) if self.optimizer is not None else 0.0
         self.updates += 1
         raw, scaled = steps.raw[steps.valid], steps.scaled[steps.valid]
@@ -343,7 +343,7 @@ class Bonus:
     def save(self, path: str | Path) -> None:
         """Write everything to one safetensors file, atomically."""
         tensors: dict[str, Tensor] = {}
-        about = {
+        metadata = {
             "format": FORMAT,
             "config": self.config.to_dict(),
             "update_every": self.update_every,
@@ -352,7 +352,7 @@ class Bonus:
             "action_space": pack(space_to_dict(self.action_space), "action_space", tensors),
             "state": pack(self.state_dict(), "state", tensors),
         }
-        write_tensors(Path(path), tensors, CARD, about)
+        write_tensors(Path(path), tensors, CARD, metadata)
 
     @classmethod
     def load(cls, path: str | Path, device: str = "auto", num_envs: int | None = None, trusted: bool = False) -> Bonus:
@@ -360,7 +360,7 @@ class Bonus:
 
         `trusted`: code that it names (`module:Class`) may be imported."""
         path = Path(path)
-        with understood(path, "a bonus saved by rnd"):
+        with read_errors(path, "a bonus saved by rnd"):
             card, tensors = read_tensors(path, CARD, "a bonus saved by rnd", FORMAT)
             config, state = Config.from_dict(card["config"]), unpack(card["state"], tensors)
             trust.check(dataclasses.replace(config, env=EnvConfig()), path, trusted)

@@ -1,1 +1,1 @@
-"""Pictures, videos and pages from run folders. Nothing here trains."""
+"""Images, videos and pages from run folders. Nothing here trains."""

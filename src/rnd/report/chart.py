@@ -80,9 +80,9 @@ class Axes:
         return ticks(self.low, self.high, 4)
 
 
-def ticks(low: float, high: float, about: int) -> list[float]:
+def ticks(low: float, high: float, wanted: int) -> list[float]:
     """Round numbers between two bounds."""
-    raw = (high - low) / about
+    raw = (high - low) / wanted
     size = 10 ** math.floor(math.log10(raw))
     step = next(size * k for k in (1, 2, 2.5, 5, 10) if size * k >= raw * 0.999)
     first = math.ceil(low / step - 1e-9)
@@ -116,41 +116,41 @@ def line_chart(title: str, series: Sequence[Series], note: str = "") -> Html:
         top=TOP,
         bottom=HEIGHT - BOTTOM,
         grid=_grid(axes),
-        lines=[part for s in series for part in _line(axes, s)],
+        lines=[mark for s in series for mark in _line(axes, s)],
         data=_data(axes, series),
     )
 
 
 def _grid(axes: Axes) -> list[Html]:
-    parts = []
+    marks = []
     for value in axes.y_ticks():
         y = axes.y(value)
-        parts.append(markup('<line class="grid" x1="{}" x2="{}" y1="{:.1f}" y2="{:.1f}"/>', LEFT, WIDTH - RIGHT, y, y))
-        parts.append(markup('<text x="{}" y="{:.1f}" text-anchor="end">{}</text>', LEFT - 7, y + 4, number(value)))
+        marks.append(markup('<line class="grid" x1="{}" x2="{}" y1="{:.1f}" y2="{:.1f}"/>', LEFT, WIDTH - RIGHT, y, y))
+        marks.append(markup('<text x="{}" y="{:.1f}" text-anchor="end">{}</text>', LEFT - 7, y + 4, number(value)))
     for value in ticks(0.0, max(axes.right, 1e-9), 4):
         x = axes.x(value)
         anchor = "end" if x > WIDTH - 40 else "middle"
         line = '<text x="{:.1f}" y="{}" text-anchor="{}">{}</text>'
-        parts.append(markup(line, x, HEIGHT - 12, anchor, count(value)))
-    return parts
+        marks.append(markup(line, x, HEIGHT - 12, anchor, count(value)))
+    return marks
 
 
 def _line(axes: Axes, series: Series) -> list[Html]:
     curve, name = series.curve, colour_class(series.colour)
     line = '<path class="{} {} {}" d="{}"/>'
-    parts = [
+    marks = [
         markup(line, "seed", name, "open" if seed.unfinished else "", _path(axes, seed.x, seed.y))
         for seed in series.seeds
     ]
     if len(curve.x) > 1 and bool((curve.high > curve.low).any()):
         upper = _points(axes, curve.x, curve.high)
         lower = _points(axes, curve.x, curve.low)[::-1]
-        parts.append(markup('<path class="band {}" d="M{}Z"/>', name, "L".join([*upper, *lower])))
+        marks.append(markup('<path class="band {}" d="M{}Z"/>', name, "L".join([*upper, *lower])))
     if len(curve.x) == 1:
-        place = axes.x(float(curve.x[0])), axes.y(float(curve.mean[0]))
-        return [*parts, markup('<circle class="dot {}" cx="{:.1f}" cy="{:.1f}" r="3"/>', name, *place)]
+        point = axes.x(float(curve.x[0])), axes.y(float(curve.mean[0]))
+        return [*marks, markup('<circle class="dot {}" cx="{:.1f}" cy="{:.1f}" r="3"/>', name, *point)]
     path = _path(axes, curve.x, curve.mean)
-    return [*parts, markup(line, "mean", name, "open" if series.unfinished else "", path)]
+    return [*marks, markup(line, "mean", name, "open" if series.unfinished else "", path)]
 
 
 def _path(axes: Axes, x: np.ndarray, y: np.ndarray) -> str:

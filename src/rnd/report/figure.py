@@ -1,6 +1,6 @@
 """Curves as in the paper: a statistic over seeds with its interval shaded, the paper's own scores as reference lines.
 
-Every picture is written as PNG, as SVG, and as CSV with the numbers that were drawn.
+Every plot is written as PNG, as SVG, and as CSV with the numbers that were drawn.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Line:
     runs: tuple[Run, ...]
     seeds: int
     group: str = ""
-    """Game or policy, where a picture has several."""
+    """Game or policy, where a plot has several."""
 
     @property
     def finished(self) -> tuple[Run, ...]:
@@ -75,7 +75,7 @@ class Panel:
 
 
 @dataclass(frozen=True)
-class Picture:
+class Plot:
     """A figure: panels side by side."""
 
     name: str
@@ -84,7 +84,7 @@ class Picture:
     x: str = "frames"
     columns: int = 2
     scaled: str | None = None
-    """The sizes, where this is smaller than the paper's experiment; printed on the picture."""
+    """The sizes, where this is smaller than the paper's experiment; printed on the plot."""
 
 
 def curve_of(line: Line, measure: str, x: str, iqm: bool) -> Curve:
@@ -99,7 +99,7 @@ def curve_of(line: Line, measure: str, x: str, iqm: bool) -> Curve:
 
 
 def remarks(line: Line, x: str) -> list[str]:
-    """Notes about missing data of an arm, printed under the picture."""
+    """Notes about missing data of an arm, printed under the plot."""
     ends = [float(run.metrics[x][-1]) for run in line.drawn if run.iterations]
     name, done, found = ", ".join(filter(None, (line.group, line.label))), len(line.finished), []
     if done < line.seeds:
@@ -110,17 +110,17 @@ def remarks(line: Line, x: str) -> list[str]:
 
 
 def footer(statistic: str, scaled: str | None, lines: Iterable[Line], width: int, x: str = "frames") -> str:
-    """The text under a picture: what is drawn, the sizes of a scaled experiment, and what is missing."""
+    """The text under a plot: what is drawn, the sizes of a scaled experiment, and what is missing."""
     notes = [f"scaled: {scaled}; not the paper's experiment"] if scaled else []
     notes += dict.fromkeys(remark for line in lines for remark in remarks(line, x))
     return textwrap.fill("; ".join([statistic, *notes]), width)
 
 
-def draw(picture: Picture, folder: Path, *, iqm: bool = False) -> list[Path]:
-    """Write the picture as PNG, SVG and CSV; returns the paths."""
-    curves = [[curve_of(line, panel.measure, picture.x, iqm) for line in panel.lines] for panel in picture.panels]
-    figure = _figure(picture, curves, iqm)
-    return save(figure, folder / picture.name, _csv(picture, curves))
+def draw(plot: Plot, folder: Path, *, iqm: bool = False) -> list[Path]:
+    """Write the plot as PNG, SVG and CSV; returns the paths."""
+    curves = [[curve_of(line, panel.measure, plot.x, iqm) for line in panel.lines] for panel in plot.panels]
+    figure = _figure(plot, curves, iqm)
+    return save(figure, folder / plot.name, _csv(plot, curves))
 
 
 def save(figure: Any, stem: Path, table: str) -> list[Path]:
@@ -140,7 +140,7 @@ def new_figure(width: float, height: float) -> Any:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    matplotlib.rcParams["svg.hashsalt"] = "rnd"  # the same picture gives the same file
+    matplotlib.rcParams["svg.hashsalt"] = "rnd"  # the same plot gives the same file
     figure = Figure(figsize=(width, height), layout="constrained")
     FigureCanvasAgg(figure)
     return figure
@@ -151,20 +151,20 @@ def legend_below(ax: Any) -> None:
     ax.legend(fontsize=7.5, frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.16), borderaxespad=0)
 
 
-def _figure(picture: Picture, curves: list[list[Curve]], iqm: bool) -> Any:
-    columns = min(picture.columns, len(picture.panels))
-    rows = -(-len(picture.panels) // columns)
+def _figure(plot: Plot, curves: list[list[Curve]], iqm: bool) -> Any:
+    columns = min(plot.columns, len(plot.panels))
+    rows = -(-len(plot.panels) // columns)
     figure = new_figure(4.8 * columns, 3.5 * rows + 1.0)
     axes = figure.subplots(rows, columns, squeeze=False).reshape(-1)
-    for ax, panel, drawn in zip(axes, picture.panels, curves, strict=False):
-        _panel(ax, panel, drawn, picture.x)
-    for ax in axes[len(picture.panels) :]:
+    for ax, panel, drawn in zip(axes, plot.panels, curves, strict=False):
+        _panel(ax, panel, drawn, plot.x)
+    for ax in axes[len(plot.panels) :]:
         ax.set_visible(False)
-    figure.suptitle(picture.title, fontsize=12, fontweight="bold")
+    figure.suptitle(plot.title, fontsize=12, fontweight="bold")
     statistic = "interquartile mean over seeds, 95% bootstrap interval" if iqm else "mean over seeds, standard error"
-    lines = [line for panel in picture.panels for line in panel.lines]
-    figure.supxlabel(footer(statistic, picture.scaled, lines, 70 * columns, picture.x), fontsize=7.5, color="#555555")
-    if picture.scaled:
+    lines = [line for panel in plot.panels for line in panel.lines]
+    figure.supxlabel(footer(statistic, plot.scaled, lines, 70 * columns, plot.x), fontsize=7.5, color="#555555")
+    if plot.scaled:
         figure.text(0.5, 0.52, "SCALED", fontsize=64, alpha=0.07, ha="center", va="center", rotation=20)
     return figure
 
@@ -206,12 +206,12 @@ def _reference_lines(ax: Any, panel: Panel, curves: list[Curve], colours: dict[s
     ax.margins(y=0.05 + 0.08 * len(far))
 
 
-def _csv(picture: Picture, curves: list[list[Curve]]) -> str:
+def _csv(plot: Plot, curves: list[list[Curve]]) -> str:
     """The drawn numbers, one row per point."""
     rows: list[tuple[Any, ...]] = []
-    for panel, lines in zip(picture.panels, curves, strict=True):
+    for panel, lines in zip(plot.panels, curves, strict=True):
         for line, curve in zip(panel.lines, lines, strict=True):
             columns = (curve.x, curve.mean, curve.low, curve.high, curve.runs)
             points = zip(*(column.tolist() for column in columns), strict=True)
             rows += [(panel.title, panel.measure, line.legend, *point) for point in points]
-    return csv_text(("panel", "measure", "line", picture.x, "mean", "low", "high", "runs"), rows)
+    return csv_text(("panel", "measure", "line", plot.x, "mean", "low", "high", "runs"), rows)

@@ -1,4 +1,4 @@
-"""The layout of a MiniGrid: the picture that goes with a map of its cells."""
+"""The layout of a MiniGrid: the image that goes with a map of its cells."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rnd.foundation.errors import UserError
 EPISODES = 4
 """Episodes that are compared to see whether the layout changes."""
 TILE = 12
-"""Pixels per cell of the picture."""
+"""Pixels per cell of the image."""
 
 
 class Layout(NamedTuple):
@@ -35,16 +35,16 @@ def layout_of(env_id: str) -> Layout | None:
         return None
     try:
         with closing(gym_factory(env_id)()) as env:
-            grids, pictures = [], []
+            grids, images = [], []
             for seed in range(EPISODES):
                 env.reset(seed=seed)
                 grids.append(env.unwrapped.grid.encode()[..., 0])
-                pictures.append(env.unwrapped.get_frame(highlight=False, tile_size=TILE))
+                images.append(env.unwrapped.get_frame(highlight=False, tile_size=TILE))
     except (UserError, AttributeError):
         return None
     from PIL import Image
 
     file = io.BytesIO()
-    Image.fromarray(pictures[0]).quantize(32).save(file, "PNG", optimize=True)
+    Image.fromarray(images[0]).quantize(32).save(file, "PNG", optimize=True)
     columns, rows = grids[0].shape  # MiniGrid's arrays are [x, y]
     return Layout(file.getvalue(), columns, rows, any(not np.array_equal(grids[0], grid) for grid in grids[1:]))

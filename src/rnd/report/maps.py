@@ -64,13 +64,13 @@ def pyramid(level: int, found: dict[int, Visit]) -> Html:
     """The 24 rooms of a level."""
     shade = Shade(found)
     width, height = 9 * (ROOM[0] + GAP) - GAP, 4 * (ROOM[1] + GAP) - GAP
-    parts, seen = [], 0
+    drawn, seen = [], 0
     for row, rooms in enumerate(PYRAMID):
         for column, room in enumerate(rooms):
             x, y = (column + 3 - row) * (ROOM[0] + GAP), row * (ROOM[1] + GAP)
             visit = found.get(level * 256 + room)
             seen += visit is not None
-            parts.append(_room(room, x, y, visit, shade))
+            drawn.append(_room(room, x, y, visit, shade))
     return markup(
         '<h5>Level {level}: {seen} of 24 rooms</h5><svg class="map pyramid" viewBox="-1 -1 {width} {height}" '
         'role="img" aria-label="rooms of level {level}">{rooms}</svg>{legend}',
@@ -78,7 +78,7 @@ def pyramid(level: int, found: dict[int, Visit]) -> Html:
         seen=seen,
         width=width + 2,
         height=height + 2,
-        rooms=parts,
+        rooms=drawn,
         legend=shade.legend(),
     )
 
@@ -125,11 +125,11 @@ def grid(found: dict[int, Visit], layout: Layout | None) -> Html:
         )
         for place, visit in sorted(found.items())
     ]
-    picture, note = Html(), "All episodes are laid over each other."
+    image, note = Html(), "All episodes are laid over each other."
     if layout:
         line = '<figure><img class="layout" width="{}" alt="{}" src="{}"><figcaption>one episode</figcaption></figure>'
         words, url = "the layout of one episode", data_url(layout.png, "image/png")
-        picture = markup(line, cell * layout.columns, words, url)
+        image = markup(line, cell * layout.columns, words, url)
         note = "The layout is the same in every episode."
         if layout.changes:
             note = (
@@ -139,7 +139,7 @@ def grid(found: dict[int, Visit], layout: Layout | None) -> Html:
     return markup(
         '<h5>{number:,} cells visited</h5><p class="note">{note}</p><div class="grids"><figure>'
         '<svg class="map cells" width="{width}" viewBox="0 0 {columns} {rows}" role="img" '
-        'aria-label="visited cells">{cells}</svg><figcaption>all episodes</figcaption></figure>{picture}</div>'
+        'aria-label="visited cells">{cells}</svg><figcaption>all episodes</figcaption></figure>{image}</div>'
         "{legend}",
         number=len(found),
         note=note,
@@ -147,7 +147,7 @@ def grid(found: dict[int, Visit], layout: Layout | None) -> Html:
         columns=columns,
         rows=rows,
         cells=cells,
-        picture=picture,
+        image=image,
         legend=shade.legend(),
     )
 

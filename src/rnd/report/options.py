@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from rnd.config.ranges import NonNegativeInt, PositiveInt, Seed
-from rnd.report.spikes import MOST
+from rnd.report.spikes import MAX_SPIKES
 
 
 @dataclass(frozen=True)
@@ -18,7 +18,7 @@ class WatchOptions:
     """Show this episode of the seed, counted from 0, instead of the best; `rnd evaluate` counts in the same way."""
     seed: Seed = 1
     """The same seed plays the same episodes."""
-    spikes: PositiveInt = MOST
+    spikes: PositiveInt = MAX_SPIKES
     """Largest number of spikes of the bonus to show."""
     fps: PositiveInt | None = None
     """Steps per second of the video; default 30 for Atari, 10 elsewhere."""

@@ -1,6 +1,6 @@
 """One self-contained HTML page about runs. It loads nothing from a network, and lists what could not be read.
 
-The page has one part per environment: summary, curves, maps and videos of its runs, their config and commands.
+The page has one section per environment: summary, curves, maps and videos of its runs, their config and commands.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from rnd.report.runs import Group, Run, game_of, grouped
 HERE = Path(__file__).parent
 POINTS = 400
 """Largest number of points per line; more rows are averaged in blocks."""
-LARGEST_VIDEO = 40 * 2**20
+MAX_VIDEO = 40 * 2**20
 
 RESULTS = (
     ("return_mean", "Return", "mean of the last 100 episodes"),
@@ -36,8 +36,8 @@ RESULTS = (
     ("places", "Places found", "(level, room) pairs, or cells of a grid"),
     ("return_int", "Intrinsic return", "discounted sum, scaled"),
     ("bonus_raw", "Bonus", "mean of a rollout, before scaling"),
-    ("bonus_spread", "Spread of the bonus", "deviation over a rollout / mean; near 0 it says nothing about states"),
-    ("bonus_share", "Share of the bonus", "in the deviation of the weighted returns"),
+    ("bonus_spread", "Spread of the bonus", "std over a rollout / mean; near 0 it says nothing about states"),
+    ("bonus_share", "Share of the bonus", "in the std of the weighted returns"),
     ("length_mean", "Episode length", "steps, mean of the last 100"),
 )
 LEARNING = (
@@ -47,7 +47,7 @@ LEARNING = (
     ("bonus_loss", "Predictor loss", ""),
     ("entropy", "Entropy", "of the policy"),
     ("approx_kl", "KL divergence", "old policy to new, estimated"),
-    ("clip_share", "Clipped share", "of probability ratios"),
+    ("clip_fraction", "Clip fraction", "of probability ratios"),
     ("frames_per_second", "Frames per second", "of a rollout and its update"),
 )
 
@@ -58,23 +58,23 @@ def write_page(runs: Sequence[Run], path: Path, progress: Callable[[str], None] 
     by_env: dict[str, list[Group]] = {}
     for group in groups:
         by_env.setdefault(group.env_id, []).append(group)
-    parts = [head(runs, by_env), warnings(runs), overview(by_env)]
+    sections = [head(runs, by_env), warnings(runs), overview(by_env)]
     for i, (env_id, own) in enumerate(by_env.items(), 1):
         progress(f"environment {i} of {len(by_env)}")
         line = '<section class="environment" id="env-{}"><h2>{}</h2>{}</section>'
-        parts.append(markup(line, i, env_id, environment(own, alone=len(by_env) == 1)))
+        sections.append(markup(line, i, env_id, environment(own, alone=len(by_env) == 1)))
     styles, script = (HERE / "page.css").read_text() + style(), (HERE / "page.js").read_text()
     text = markup(
         '<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{title}</title>'
         '<meta http-equiv="Content-Security-Policy" content="{policy}">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        "<style>{styles}</style></head><body><main>{parts}"
+        "<style>{styles}</style></head><body><main>{sections}"
         "<footer>written by rnd {version} on {date} UTC</footer></main>"
         "<script>{script}</script></body></html>\n",
         title=title_of(runs, by_env),
         policy=content_policy(script, styles),
         styles=Html(styles),
-        parts=parts,
+        sections=sections,
         version=__version__,
         date=f"{datetime.now(UTC):%Y-%m-%d %H:%M}",
         script=Html(script),
@@ -156,7 +156,7 @@ def environment(groups: Sequence[Group], alone: bool) -> list[Html]:
 
 
 def section(name: str, title: str, body: Html, note: str = "", *, folded: bool | None = None) -> Html:
-    """A heading and its body; empty without a body. `folded`: whether a part that can be folded is so at first."""
+    """A heading and its body; empty without a body. `folded`: whether a section that can be folded is so at first."""
     if not body:
         return Html()
     heading = markup("<h3>{}{}</h3>", title, markup(" <small>{}</small>", note) if note else "")
@@ -299,10 +299,10 @@ def videos(runs: Sequence[Run]) -> Html:
         strip = path.with_suffix(".png")
         try:
             line = '<video controls muted playsinline preload="auto" src="{}"></video>'
-            body = markup(line, data_url(read_file(path, LARGEST_VIDEO), "video/mp4"))
+            body = markup(line, data_url(read_file(path, MAX_VIDEO), "video/mp4"))
             if strip.exists():
                 line = '{}<img class="strip" alt="the bonus and the frames at its spikes" src="{}">'
-                body = markup(line, body, data_url(read_file(strip, LARGEST_VIDEO), "image/png"))
+                body = markup(line, body, data_url(read_file(strip, MAX_VIDEO), "image/png"))
         except OSError as error:
             body = markup("<p>{} is not shown: {}</p>", str(error.filename), str(error.strerror))
         name = markup("<h4>{}</h4>", run.name) if len(runs) > 1 else ""
@@ -312,13 +312,13 @@ def videos(runs: Sequence[Run]) -> Html:
 
 
 def reproduce(groups: Sequence[Group]) -> Html:
-    parts = []
+    sections = []
     for group in groups:
         known = [run for run in group.runs if run.config]
         if not known:
             continue
         lines = "\n".join(command_of(run.config) for run in known if run.config)
         name = markup("<h4>{}{}</h4>", *heading(group)) if len(groups) > 1 else ""
-        parts.append(markup("{}<pre>{}</pre>{}", name, lines, origin(known[0])))
+        sections.append(markup("{}<pre>{}</pre>{}", name, lines, origin(known[0])))
     note = Html("<p><small>The same version, seed and kind of device give the same numbers.</small></p>")
-    return markup("{}{}", parts, note) if parts else Html()
+    return markup("{}{}", sections, note) if sections else Html()

@@ -18,7 +18,7 @@ import numpy as np
 import torch
 
 from rnd import envs
-from rnd.checkpoint.export import Agent
+from rnd.checkpoint.export import SavedAgent
 from rnd.config import Config
 from rnd.data.transitions import Transitions
 from rnd.envs.factories import flattens, gym_factory, make_env
@@ -29,7 +29,7 @@ from rnd.envs.splitmix import environment_seed
 from rnd.foundation.errors import UserError
 from rnd.report.events import Events
 from rnd.training.collector import Collector
-from rnd.training.evaluation import LONGEST
+from rnd.training.evaluation import MAX_STEPS
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class PlayedEpisode:
         return np.array([step.bonus for step in self.steps], float)
 
 
-def play(agent: Agent, seed: int, number: int, *, screens: bool) -> Iterator[PlayedStep]:
+def play(agent: SavedAgent, seed: int, number: int, *, screens: bool) -> Iterator[PlayedStep]:
     """Yield the steps of episode `number` of a seed, the last one included.
 
     The environment resets itself within the last step: what belongs to that step is taken from before the reset."""
@@ -77,7 +77,7 @@ def play(agent: Agent, seed: int, number: int, *, screens: bool) -> Iterator[Pla
         collector.start()
         camera = Camera(single_env, env) if screens else None
         events, score, lives = Events(env.spec, single_env, env.buffers.arrays), 0.0, 0
-        for step in range(1, LONGEST + 1):
+        for step in range(1, MAX_STEPS + 1):
             rollout = collector.collect()
             reward, done = float(env.buffers["reward"][0]), bool(rollout.done_TN[0, 0])
             if done and rollout.episodes[0].length < step:
@@ -89,13 +89,13 @@ def play(agent: Agent, seed: int, number: int, *, screens: bool) -> Iterator[Pla
             elif env.buffers["terminated"][0]:
                 lives = 0
             bonus = _bonus(agent, rollout.transitions, env if done else None)
-            picture = camera.picture(done) if camera else None
-            yield PlayedStep(step, bonus, reward, score, room, lives, events.after(reward, done), picture)
+            image = camera.image(done) if camera else None
+            yield PlayedStep(step, bonus, reward, score, room, lives, events.after(reward, done), image)
             if done:
                 return
 
 
-def _bonus(agent: Agent, transitions: Transitions, ended: VectorEnv | None) -> float | None:
+def _bonus(agent: SavedAgent, transitions: Transitions, ended: VectorEnv | None) -> float | None:
     """The bonus of a step. Where an episode has ended its next observation is `final_obs`, if there is one."""
     if ended is not None:
         if "final_obs" not in ended.buffers.arrays:
@@ -107,7 +107,7 @@ def _bonus(agent: Agent, transitions: Transitions, ended: VectorEnv | None) -> f
 
 
 class Camera:
-    """Takes the picture of every step; that of the last one before the environment resets itself."""
+    """Takes the image of every step; that of the last one before the environment resets itself."""
 
     def __init__(self, single_env: Any, env: VectorEnv):
         self.single_env, self.env = single_env, env
@@ -115,7 +115,7 @@ class Camera:
         if single_env is not None:
             self._reset, single_env.reset = single_env.reset, self._before_reset
 
-    def picture(self, done: bool) -> np.ndarray:
+    def image(self, done: bool) -> np.ndarray:
         if not done:
             self._last = self._take("obs")
         elif self.single_env is None and "final_obs" in self.env.buffers.arrays:
@@ -131,7 +131,7 @@ class Camera:
         self._reset(*arguments)
 
 
-def episode(agent: Agent, seed: int, number: int) -> PlayedEpisode:
+def episode(agent: SavedAgent, seed: int, number: int) -> PlayedEpisode:
     """Episode `number` of a seed without screens, which would need much memory: for those it is played again."""
     played = PlayedEpisode(number)
     for step in play(agent, seed, number, screens=False):
@@ -160,16 +160,16 @@ def environment(config: Config, seed: int, number: int) -> tuple[VectorEnv, Any]
     if env_id.startswith("ALE/"):
         single_env = make_env(replace(config, seed=seed), number)
     else:
-        factory = partial(gym_factory(env_id), **_picture_of(env_id))
+        factory = partial(gym_factory(env_id), **_image_of(env_id))
         single_env = GymEnv(factory, env_id, own_seed, flattens(config))
     return LocalEnvs(lambda _: single_env, 1), single_env
 
 
-def _picture_of(env_id: str) -> dict[str, str]:
-    """The arguments that make an environment render pictures, if it can; some need a package (CartPole: pygame)."""
+def _image_of(env_id: str) -> dict[str, str]:
+    """The arguments that make an environment render images, if it can; some need a package (CartPole: pygame)."""
     import gymnasium
 
-    os.environ.setdefault("SDL_VIDEODRIVER", "dummy")  # pictures, but no window
+    os.environ.setdefault("SDL_VIDEODRIVER", "dummy")  # images, but no window
     mode = {"render_mode": "rgb_array"}
     try:
         with closing(gym_factory(env_id)(**mode)) as env:
@@ -180,16 +180,16 @@ def _picture_of(env_id: str) -> dict[str, str]:
 
 
 def screen(single_env: Any, obs: np.ndarray) -> np.ndarray:
-    """An RGB picture: the game's screen, the environment's own rendering, or else the observation."""
+    """An RGB image: the game's screen, the environment's own rendering, or else the observation."""
     if hasattr(single_env, "ale"):
         return np.asarray(single_env.ale.getScreenRGB())
     if getattr(getattr(single_env, "env", None), "render_mode", None) == "rgb_array":
         return np.asarray(single_env.env.render(), np.uint8)
-    return np.repeat(as_picture(obs)[..., None], 3, axis=2)
+    return np.repeat(as_image(obs)[..., None], 3, axis=2)
 
 
-def as_picture(obs: np.ndarray) -> np.ndarray:
-    """An observation as a grey picture; a vector as a square of pixels, 0 to 1 as black to white."""
+def as_image(obs: np.ndarray) -> np.ndarray:
+    """An observation as a grey image; a vector as a square of pixels, 0 to 1 as black to white."""
     if obs.ndim == 2:
         return obs
     side = math.isqrt(len(obs) - 1) + 1

@@ -16,7 +16,7 @@ def command_of(config: Config) -> str:
     """The shortest `rnd train` command with this config. What is written and where is left out."""
     game = next((name for name, full in ATARI_GAMES.items() if full == config.env.id), config.env.id)
     words = ["rnd", "train", game]
-    for name, value in changes(config, "experiment", "seed", "place").items():
+    for name, value in changes(config, "experiment", "seed", "runtime").items():
         group, dot, last = name.replace("_", "-").rpartition(".")
         if isinstance(value, bool):
             words.append(f"--{group}{dot}{'' if value else 'no-'}{last}")
@@ -34,7 +34,7 @@ def config_table(groups: Sequence[Group]) -> Html:
     configs = [next(run.config for run in group.runs if run.config) for group in known]
     flat = [config.flat() for config in configs]
     differing = differences(configs)
-    changed = {name for config in configs for name in changes(config, "experiment", "place")} - {"env.id"}
+    changed = {name for config in configs for name in changes(config, "experiment", "runtime")} - {"env.id"}
     hidden = {name for config in configs for name in config.named("recording") if "." not in name}
     rows = []
     for name in dict.fromkeys(name for values in flat for name in values if name not in hidden):
@@ -48,21 +48,21 @@ def config_table(groups: Sequence[Group]) -> Html:
 
 def breakable(name: str) -> Html:
     """A dotted name that may be broken at its dots and underscores, on a narrow screen."""
-    return Html("<wbr>".join(markup("{}", part) for part in re.split(r"(?<=[._])", name)))
+    return Html("<wbr>".join(markup("{}", piece) for piece in re.split(r"(?<=[._])", name)))
 
 
 def origin(run: Run) -> Html:
     """Versions, commit and date as an HTML table, as far as run.json has them."""
-    about = run.about
-    git, packages = (found if isinstance(found := about.get(name), dict) else {} for name in ("git", "packages"))
+    described = run.described
+    git, packages = (found if isinstance(found := described.get(name), dict) else {} for name in ("git", "packages"))
     commit = f"{git.get('commit')}{'' if git.get('clean') else ', with local changes'}" if git.get("commit") else None
     facts = {
-        "rnd": about.get("rnd"),
+        "rnd": described.get("rnd"),
         "commit": commit,
-        "started": about.get("started"),
-        "resumed": len(resumed) if isinstance(resumed := about.get("resumed"), list) else None,
-        "python": about.get("python"),
-        "platform": about.get("platform"),
+        "started": described.get("started"),
+        "resumed": len(resumed) if isinstance(resumed := described.get("resumed"), list) else None,
+        "python": described.get("python"),
+        "platform": described.get("platform"),
         **{name: packages[name] for name in packages if packages[name]},
     }
     rows = [

@@ -24,8 +24,8 @@ from rnd.metrics.progress import count
 
 Columns = dict[str, np.ndarray]
 
-LARGEST = 2**53
-"""Of the numbers in tables and maps: larger ones, and infinities, are damage."""
+MAX_NUMBER = 2**53
+"""Limit of the numbers in tables and maps: larger ones, and infinities, are damage."""
 
 PLAIN = ("bonus", "policy")
 """Fields whose values need no name in a label."""
@@ -39,7 +39,7 @@ class Run:
 
     path: Path
     config: Config | None = None
-    about: dict[str, Any] = field(default_factory=dict)
+    described: dict[str, Any] = field(default_factory=dict)
     metrics: Columns = field(default_factory=dict)
     timing: Columns = field(default_factory=dict)
     places: dict[int, tuple[int, int]] = field(default_factory=dict)
@@ -91,7 +91,7 @@ def read_run(path: Path) -> Run:
                 run.config = resolve(config, import_all=False)
         except (UserError, ValueError, TypeError, AttributeError, LookupError, ArithmeticError) as error:
             run.warnings.append(f"config.json is not understood: {error}")
-    run.about = _json(run, "run.json")
+    run.described = _json(run, "run.json")
     run.metrics, run.timing = _columns(run, "metrics.csv"), _columns(run, "timing.csv")
     run.places = _places(run)
     _check_progress(run)
@@ -239,9 +239,9 @@ def _columns(run: Run, name: str) -> Columns:
         run.warnings.append(f"{name} cannot be read: {error}")
         return {}
     found = {column: np.asarray(values, np.float64) for column, values in columns.items()}
-    absurd = [column for column, values in found.items() if (np.abs(values) > LARGEST).any()]
+    absurd = [column for column, values in found.items() if (np.abs(values) > MAX_NUMBER).any()]
     for column in absurd:
-        found[column][np.abs(found[column]) > LARGEST] = np.nan
+        found[column][np.abs(found[column]) > MAX_NUMBER] = np.nan
     if absurd:
         run.warnings.append(f"{name} has numbers that cannot be drawn, in {', '.join(absurd)}")
     whole = np.isfinite(found.get("frames", np.empty(0)))  # a row without its frames has no place on an axis
@@ -254,8 +254,8 @@ def _places(run: Run) -> dict[int, tuple[int, int]]:
         return {}
     try:
         found = {int(place): (int(first), int(times)) for place, (first, times) in read_json(path).items()}
-        if not all(0 <= number < LARGEST for place, visit in found.items() for number in (place, *visit)):
-            raise ValueError(f"it has numbers that are not between 0 and {LARGEST:,}")
+        if not all(0 <= number < MAX_NUMBER for place, visit in found.items() for number in (place, *visit)):
+            raise ValueError(f"it has numbers that are not between 0 and {MAX_NUMBER:,}")
         return found
     except (OSError, ValueError, TypeError, AttributeError, OverflowError, RecursionError) as error:
         run.warnings.append(f"rooms.json cannot be read: {error}")

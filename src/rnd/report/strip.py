@@ -10,7 +10,7 @@ from rnd.foundation.tables import csv_text
 from rnd.report.figure import COLOURS, new_figure, save
 from rnd.report.play import PlayedEpisode
 
-FEWEST, MOST = 4, 7
+MIN_COLUMNS, MAX_COLUMNS = 4, 7
 """Number of frames in a row."""
 
 
@@ -18,7 +18,7 @@ def draw_strip(
     episode: PlayedEpisode, spikes: list[int], frames: dict[int, np.ndarray], stem: Path, title: str, note: str
 ) -> list[Path]:
     """Write the strip as PNG and SVG and the steps as CSV; returns the paths."""
-    columns = min(max(len(spikes), FEWEST), MOST)
+    columns = min(max(len(spikes), MIN_COLUMNS), MAX_COLUMNS)
     rows = -(-len(spikes) // columns)
     figure = new_figure(11, 3.2 + 2.1 * rows)
     grid = figure.add_gridspec(1 + rows, columns, height_ratios=[1.5, *[1.0] * rows])
@@ -27,8 +27,8 @@ def draw_strip(
     ax.plot(steps, bonus, color=COLOURS[0], lw=1.1)
     for number, index in enumerate(spikes, 1):
         ax.plot(steps[index], bonus[index], "o", ms=3.5, color=COLOURS[1])
-        place = (float(steps[index]), float(bonus[index]))
-        ax.annotate(str(number), place, xytext=(0, 4), textcoords="offset points", ha="center", fontsize=8)
+        point = (float(steps[index]), float(bonus[index]))
+        ax.annotate(str(number), point, xytext=(0, 4), textcoords="offset points", ha="center", fontsize=8)
         small = figure.add_subplot(grid[1 + (number - 1) // columns, (number - 1) % columns])
         small.imshow(frames[index])
         small.set(xticks=[], yticks=[])

@@ -16,14 +16,14 @@ from rnd.report.play import PlayedStep
 
 WIDTH, HEIGHT = 1152, 480
 GAME = (16, 44, 384, 420)
-"""x, y, width, height of the game's picture."""
+"""x, y, width, height of the game's image."""
 CURVE = (472, 92, 656, 308)
 """x, y, width, height of the plot area."""
 BACKGROUND, INK, DIM, ACCENT, SPIKE = (18, 22, 30), (232, 236, 242), (70, 78, 92), (255, 176, 59), (255, 107, 107)
 
 
 class Overlay:
-    """Everything in the picture except the game."""
+    """Everything in the image except the game."""
 
     def __init__(self, title: str, bonus: np.ndarray, spikes: list[int], *, rooms: bool = False):
         from matplotlib import font_manager
@@ -53,9 +53,9 @@ class Overlay:
         pen = ImageDraw.Draw(image)
         x, y, width, height = CURVE
         pen.line([(now, y), (now, y + height)], fill=INK, width=1)
-        place = f"   room {step.room % 256}" if self.rooms and step.room >= 0 else ""
+        room = f"   room {step.room % 256}" if self.rooms and step.room >= 0 else ""
         lives = f"   lives {step.lives}" if step.lives else ""
-        pen.text((x, 58), f"step {step.step:,}   return {step.score:g}{place}{lives}", fill=INK, font=self.small)
+        pen.text((x, 58), f"step {step.step:,}   return {step.score:g}{room}{lives}", fill=INK, font=self.small)
         bonus = "–" if step.bonus is None else f"{step.bonus:.4g}"
         pen.text((x + width, 58), f"bonus {bonus}", fill=ACCENT, font=self.small, anchor="ra")
         pen.text((x, y + height + 38), recent, fill=SPIKE, font=self.small)
@@ -119,14 +119,14 @@ class Mp4:
         return " ".join(self._process.stderr.read().decode(errors="replace").split()) or "no reason given"
 
 
-def _paste(canvas: np.ndarray, picture: np.ndarray) -> None:
-    """Copy the game's picture into its box, as large as possible; Atari's pixels stay sharp."""
+def _paste(canvas: np.ndarray, image: np.ndarray) -> None:
+    """Copy the game's image into its box, as large as possible; Atari's pixels stay sharp."""
     import cv2
 
     x, y, width, height = GAME
-    rows, columns = picture.shape[:2]
+    rows, columns = image.shape[:2]
     factor = min(width / columns, height / rows)
     size = (max(1, int(columns * factor)), max(1, int(rows * factor)))
     way = cv2.INTER_NEAREST if factor >= 1 else cv2.INTER_AREA
     left, top = x + (width - size[0]) // 2, y + (height - size[1]) // 2
-    canvas[top : top + size[1], left : left + size[0]] = cv2.resize(picture, size, interpolation=way)
+    canvas[top : top + size[1], left : left + size[0]] = cv2.resize(image, size, interpolation=way)

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 from rich.console import Console
 
-from rnd.checkpoint.export import Agent, agent_name, load_agent
+from rnd.checkpoint.export import SavedAgent, agent_name, load_agent
 from rnd.config import Config
 from rnd.config.ranges import check_ranges
 from rnd.foundation.errors import RunError
@@ -50,7 +50,7 @@ def default_stem(path: Path) -> Path:
     return Path(Config.out) / "watch" / agent_name(path)
 
 
-def best_episode(agent: Agent, options: WatchOptions, console: Console) -> PlayedEpisode:
+def best_episode(agent: SavedAgent, options: WatchOptions, console: Console) -> PlayedEpisode:
     """The episode with the highest return; of equal returns, the one with the highest bonus."""
 
     numbers = range(options.episodes) if options.number is None else [options.number]
@@ -65,7 +65,7 @@ def best_episode(agent: Agent, options: WatchOptions, console: Console) -> Playe
 
 
 def write_video(
-    agent: Agent, best: PlayedEpisode, overlay: Overlay, path: Path, options: WatchOptions, console: Console
+    agent: SavedAgent, best: PlayedEpisode, overlay: Overlay, path: Path, options: WatchOptions, console: Console
 ) -> dict[int, np.ndarray]:
     """Play the episode again and write the video; returns spike index to screen."""
     numbers = {index: number for number, index in enumerate(overlay.spikes, 1)}

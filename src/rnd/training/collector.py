@@ -92,8 +92,8 @@ class Collector:
         self._host_views = [(self.first_host[rows], self.actions_host[rows]) for rows in env.groups]
         self._policy_step = compiled(policy_step, config, device) if policy.compilable else policy_step
         self._evaluate, self._store = (
-            [GraphedFunction(partial(part, g, rows), config, device) for g, rows in enumerate(env.groups)]
-            for part in (self.evaluate, self.store)
+            [GraphedFunction(partial(half, g, rows), config, device) for g, rows in enumerate(env.groups)]
+            for half in (self.evaluate, self.store)
         )
 
     def _slot(self, t: int, rows: slice) -> StepSlot:
@@ -151,7 +151,7 @@ class Collector:
         t += 1
 
     def _policy_output(self, g: int, rows: slice, first_N: Tensor) -> StepOutput:
-        """The part of a policy step that changes nothing."""
+        """A policy step without its writes: changes nothing."""
         inputs = (self.frames[:, rows], first_N, self.age_now[rows], self.hidden[rows], self.noise[:, rows])
         with autocast(self.config, self.device):
             return self._policy_step(self.policy, self.env.spec.action, self.stack, self.step_index[g], *inputs)
@@ -274,7 +274,7 @@ class Collector:
         axes = {"obs": 0, "first": 0, "age": 0, "hidden": 0, "history": 1, **visits.AXES}
         check_keys(states[0], axes, "the collector")
         rows = {name: reshard_rows([state[name] for state in states], world, axes[name]) for name in states[0]}
-        return [{name: parts[rank] for name, parts in rows.items()} for rank in range(world)]
+        return [{name: split[rank] for name, split in rows.items()} for rank in range(world)]
 
 
 class StepOutput(NamedTuple):

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 from rnd import envs
-from rnd.checkpoint.export import Agent
+from rnd.checkpoint.export import SavedAgent
 from rnd.config import Config
 from rnd.device.graphs import channels_last
 from rnd.envs.interface import Episode
@@ -27,7 +27,7 @@ from rnd.training.random_agent import random_actions
 
 AT_ONCE = 128
 """Most environments that play at the same time."""
-LONGEST = 100_000
+MAX_STEPS = 100_000
 """Steps after which an endless episode is cut."""
 
 
@@ -95,7 +95,7 @@ def difference(first: Evaluation, second: Evaluation) -> dict[str, Any]:
 
 
 def evaluate(
-    agent: Agent,
+    agent: SavedAgent,
     episodes: int = 100,
     seed: int = 0,
     greedy: bool = False,
@@ -130,7 +130,7 @@ def evaluation_config(config: Config, seed: int, first: int, count: int) -> Conf
 
 
 def play_at_once(
-    agent: Agent, config: Config, seed: int, greedy: bool, progress: Callable[[int], None]
+    agent: SavedAgent, config: Config, seed: int, greedy: bool, progress: Callable[[int], None]
 ) -> tuple[list[Episode], float | None]:
     """The first episode of every environment of `config`, and above which return one is a success. Environments that
     have played theirs step on, without the policy."""
@@ -142,7 +142,7 @@ def play_at_once(
         actor = Actor(channels_last(agent.policy), env.spec, count)
         obs, first = env.reset(), torch.ones(count, dtype=torch.bool)
         actions = torch.as_tensor(random_actions(env, np.random.default_rng(seed)))
-        for _ in range(LONGEST):
+        for _ in range(MAX_STEPS):
             rows = [i for i in range(count) if i not in found]
             noise = torch.cat([act.draw_noise(env.spec.action, (1,), generators[i], cpu) for i in rows])
             actions[rows] = actor.act(obs, first, noise * (not greedy), rows).cpu()
@@ -157,5 +157,5 @@ def play_at_once(
         else:
             state = env.state_dict()
             endless = [i for i in range(count) if i not in found]
-            found |= {i: Episode(i, float(state["returns"][i]), LONGEST, frozenset()) for i in endless}
+            found |= {i: Episode(i, float(state["returns"][i]), MAX_STEPS, frozenset()) for i in endless}
         return [found[i] for i in range(count)], env.spec.success_return

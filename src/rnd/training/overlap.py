@@ -12,7 +12,7 @@ import torch
 
 from rnd.data.transitions import Rollout
 from rnd.device.graphs import WARM_UP, copy_tensors_, set_device, tensors_in
-from rnd.device.partition import Part, parts
+from rnd.device.partition import SMPartition, split_sms
 from rnd.training.collector import Collector
 
 
@@ -24,9 +24,9 @@ class OverlappedCollector:
     that graphs are captured undisturbed; the lag is the same. On a GPU each of the two has its own multiprocessors.
     """
 
-    NOT_AHEAD = 2
+    LAG_ROLLOUTS = 2
     """Calls of `collect` in a run that do not start the next rollout before they return."""
-    UNDISTURBED = WARM_UP + 1
+    CAPTURE_ROLLOUTS = WARM_UP + 1
     """Calls of `collect` in a process after which acting runs beside the update."""
 
     def __init__(self, collector: Collector):
@@ -42,10 +42,10 @@ class OverlappedCollector:
         """The copy that is learned from; its tensors are always the same."""
         device = collector.device
         self._pool = ThreadPoolExecutor(1, "collector", initializer=set_device, initargs=(device,))
-        self._acting: Part | None = None
-        self._learning: Part | None = None
+        self._acting: SMPartition | None = None
+        self._learning: SMPartition | None = None
         if device.type == "cuda":
-            self._acting, self._learning = parts(device)
+            self._acting, self._learning = split_sms(device)
 
     def start(self) -> None:
         self.inner.start()
@@ -63,9 +63,9 @@ class OverlappedCollector:
         with self.learner_stream():
             rollout = self._copy_for_learner(rollout)
             self._update_actor()
-        if self._calls > self.NOT_AHEAD and not last:
+        if self._calls > self.LAG_ROLLOUTS and not last:
             self._pending = self._pool.submit(self._collect)
-            if self._process_calls <= self.UNDISTURBED:
+            if self._process_calls <= self.CAPTURE_ROLLOUTS:
                 self._pending.result()
         return rollout
 

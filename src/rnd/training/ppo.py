@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Generator, Tensor, nn
 
-from rnd.bonus.base import Bonus
+from rnd.bonus.base import BonusModule
 from rnd.config import Config
 from rnd.data.transitions import Rollout, Transitions
 from rnd.device.graphs import DeviceEvent, GraphedFunction, autocast, compiled
@@ -43,11 +43,11 @@ class UpdateBatch:
         keep_TN = torch.ones_like(rollout.logp_TN, dtype=torch.bool)
         weight_N = torch.ones_like(rollout.logp_TN[0])
         transitions = replace(rollout.transitions, draw=torch.zeros_like(rollout.logp_TN))
-        parts = transitions, rollout.logp_TN, rollout.first_TN, rollout.hidden_NH
-        return UpdateBatch(*parts, targets, bonus_targets, keep_TN, weight_N)
+        sampled = transitions, rollout.logp_TN, rollout.first_TN, rollout.hidden_NH
+        return UpdateBatch(*sampled, targets, bonus_targets, keep_TN, weight_N)
 
     def envs(self, rows: slice) -> UpdateBatch:
-        """The part of some environments."""
+        """The rows of some environments."""
         return UpdateBatch(
             self.transitions.envs(rows),
             self.logp_TN[:, rows],
@@ -61,7 +61,7 @@ class UpdateBatch:
 
 
 LOSSES = (
-    *("policy_loss", "value_ext_loss", "value_int_loss", "entropy", "approx_kl", "clip_share"),
+    *("policy_loss", "value_ext_loss", "value_int_loss", "entropy", "approx_kl", "clip_fraction"),
     *("bonus_loss", "loss", "grad_norm"),
 )
 """What an update reports: means over its minibatches."""
@@ -70,7 +70,7 @@ LOSSES = (
 def policy_loss(
     config: Config, action: ActionSpec, out: PolicyOutput, taken: Tensor, old_logp: Tensor, targets: Targets
 ) -> dict[str, Tensor]:
-    """The parts of PPO's loss, means over the minibatch. Values are not clipped."""
+    """The terms of PPO's loss, means over the minibatch. Values are not clipped."""
     logp = act.log_prob(action, out.logits, taken)
     log_ratio = logp - old_logp
     ratio = log_ratio.exp()
@@ -84,12 +84,12 @@ def policy_loss(
         "value_int_loss": value_int if config.has_int_stream else torch.zeros_like(value_int),
         "entropy": act.entropy(action, out.logits).mean(),
         "approx_kl": ((ratio - 1) - log_ratio).mean().detach(),
-        "clip_share": ((ratio - 1).abs() > config.clip_range).float().mean().detach(),
+        "clip_fraction": ((ratio - 1).abs() > config.clip_range).float().mean().detach(),
     }
 
 
 def minibatch_loss(
-    config: Config, action: ActionSpec, policy: Policy, bonus: Bonus, batch: UpdateBatch
+    config: Config, action: ActionSpec, policy: Policy, bonus: BonusModule, batch: UpdateBatch
 ) -> dict[str, Tensor]:
     """All losses of one minibatch; "loss" is what is minimised."""
     transitions = batch.transitions
@@ -120,7 +120,7 @@ class Learner:
         config: Config,
         action: ActionSpec,
         policy: Policy,
-        bonus: Bonus,
+        bonus: BonusModule,
         generator: Generator,
         ranks: Ranks = SINGLE_PROCESS,
     ):

@@ -33,18 +33,18 @@ class RandomAgent:
         shape, dtype = env.reset().shape, env.buffers.tensors["obs"].dtype
         self.obs_TNX = torch.empty(steps, *shape, dtype=dtype, device=device)
         self.rewards_TN = torch.empty(steps, env.num_envs, device=device)
-        # The environments write to the host: to these very tensors, or a part at a time on its way to the device.
-        self.part, self.host_obs, self.host_rewards = steps, self.obs_TNX, self.rewards_TN
+        # The environments write to the host: to these very tensors, or a chunk at a time on its way to the device.
+        self.chunk, self.host_obs, self.host_rewards = steps, self.obs_TNX, self.rewards_TN
         if device.type != "cpu":
-            self.part = min(steps, max(1, HOST_STEPS // env.num_envs))
+            self.chunk = min(steps, max(1, HOST_STEPS // env.num_envs))
             pin = device.type == "cuda"
-            self.host_obs = torch.empty(self.part, *shape, dtype=dtype, pin_memory=pin)
-            self.host_rewards = torch.empty(self.part, env.num_envs, pin_memory=pin)
+            self.host_obs = torch.empty(self.chunk, *shape, dtype=dtype, pin_memory=pin)
+            self.host_rewards = torch.empty(self.chunk, env.num_envs, pin_memory=pin)
 
     def play(self, steps: int) -> tuple[Tensor, Tensor]:
         """Observations [T, N, X] after each step, and rewards [T, N]; overwritten by the next call."""
-        for start in range(0, steps, self.part):
-            stop = min(start + self.part, steps)
+        for start in range(0, steps, self.chunk):
+            stop = min(start + self.chunk, steps)
             actions_TN = np.stack([random_actions(self.env, self.random) for _ in range(start, stop)])
             obs, rewards = self.host_obs[: stop - start], self.host_rewards[: stop - start]
             self.env.play(actions_TN, obs, rewards)

@@ -14,12 +14,12 @@ from rnd.config import Config
 from rnd.config.ranges import check_ranges
 from rnd.foundation.errors import UserError
 
-SMALLEST_DEVIATION = 1e-8
-"""Of advantages that are normalised: where all are equal, they become 0."""
+MIN_STD = 1e-8
+"""Added to the std of advantages that are normalised: where all are equal, they become 0."""
 
 
-class Stream(NamedTuple):
-    """One stream after advantage estimation."""
+class Estimate(NamedTuple):
+    """Advantages and returns of one reward stream."""
 
     advantages_TN: Tensor
     returns_TN: Tensor
@@ -33,7 +33,7 @@ class Targets(NamedTuple):
     returns_int_TN: Tensor
 
 
-def gae(rewards_TN: Tensor, values_TpN: Tensor, done_TN: Tensor, gamma: float, lam: float, episodic: bool) -> Stream:
+def gae(rewards_TN: Tensor, values_TpN: Tensor, done_TN: Tensor, gamma: float, lam: float, episodic: bool) -> Estimate:
     """Generalised advantage estimation; `values` has T + 1 rows. A non-episodic stream is never cut.
 
     A_t = sum over k >= t of the same episode of (gamma lambda)^(k - t) delta_k, as one product in float64: a loop over
@@ -52,12 +52,12 @@ def gae(rewards_TN: Tensor, values_TpN: Tensor, done_TN: Tensor, gamma: float, l
     else:
         advantages_TN = weight_TT @ delta_TN
     dtype = rewards_TN.dtype
-    return Stream(advantages_TN.to(dtype), (advantages_TN + values[:-1]).to(dtype))
+    return Estimate(advantages_TN.to(dtype), (advantages_TN + values[:-1]).to(dtype))
 
 
 def standardise(advantages_TN: Tensor, mean: Tensor, var: Tensor) -> Tensor:
-    """Advantages with mean 0 and deviation 1, from the moments of a whole rollout, that of all ranks."""
-    return ((advantages_TN - mean) / (var.sqrt() + SMALLEST_DEVIATION)).to(advantages_TN.dtype)
+    """Advantages with mean 0 and std 1, from the moments of a whole rollout, that of all ranks."""
+    return ((advantages_TN - mean) / (var.sqrt() + MIN_STD)).to(advantages_TN.dtype)
 
 
 def combine(

@@ -1,4 +1,4 @@
-"""The loop: collect, score, returns, observe, update. Algorithm 1 of the paper, on one screen.
+"""The loop: collect, score, returns, statistics, update. Algorithm 1 of the paper, on one screen.
 
 Legend: T steps, N environments.
 """
@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from rnd.bonus import make_bonus
-from rnd.bonus.base import Bonus
+from rnd.bonus.base import BonusModule
 from rnd.config import Config
 from rnd.config.components import resolve
 from rnd.data.normalize import ReturnScaler, batch_moments
@@ -153,12 +153,12 @@ class Trainer:
         """Everything of an iteration but acting: advances statistics, networks and optimiser, returns metrics."""
         targets, bonus_targets, stats = self._prepare(rollout)
         losses = self.learner.update(rollout, targets, bonus_targets)
-        self.policy.observe(rollout.transitions.next_obs)
+        self.policy.update_statistics(rollout.transitions.next_obs)
         self.ranks.all_mean_(stats[:-2])
         values = dict(zip(BonusStats._fields, torch.stack(stats).tolist(), strict=True))  # one device-to-host copy
-        spread = deviation(values["raw"], values["raw_square"])
-        ext = self.config.ext_coef * deviation(values["ext_mean"], values["ext_square"])
-        int_ = self.config.int_coef * deviation(values["int_mean"], values["int_square"])
+        spread = std(values["raw"], values["raw_square"])
+        ext = self.config.ext_coef * std(values["ext_mean"], values["ext_square"])
+        int_ = self.config.int_coef * std(values["int_mean"], values["int_square"])
         return {
             "bonus_raw": values["raw"],
             "bonus_max": self.ranks.all_max(values["largest"])[0],
@@ -171,7 +171,7 @@ class Trainer:
         }
 
     def prepare(self, rollout: Rollout) -> Prepared:
-        """Bonus, returns and statistics of a rollout. No host synchronisation, unless ranks communicate.
+        """BonusModule, returns and statistics of a rollout. No host synchronisation, unless ranks communicate.
 
         Advances in place, on the device: the running sums of the return scaling, and the observation statistics.
         """
@@ -192,7 +192,7 @@ class Trainer:
             targets = targets._replace(advantages_TN=standardise(targets.advantages_TN, *moments[:2]))
         # update the bonus's statistics: the predictor is optimised with the new ones. Those of the policy wait for the
         # end of the update: it is learned from what the rollout was acted with
-        self.bonus.observe(transitions.next_obs)
+        self.bonus.update_statistics(transitions.next_obs)
         with autocast(self.config, self.device):
             bonus_targets = in_chunks(self._bonus_targets, transitions)
         stats = BonusStats(
@@ -224,8 +224,8 @@ class Trainer:
             obs_TNX, rewards_TN = agent.play(min(chunk, total - start))
             for obs in obs_TNX.split(steps_per_chunk(self.device, self.env.num_envs)):
                 if self.bonus.random_start:
-                    self.bonus.observe(obs)
-                self.policy.observe(obs)
+                    self.bonus.update_statistics(obs)
+                self.policy.update_statistics(obs)
             if self.reward_scaler:
                 self.reward_scaler(rewards_TN.sign() if self.config.clip_reward else rewards_TN)
             yield start + len(obs_TNX)
@@ -241,7 +241,7 @@ class Trainer:
     def state_dict(self) -> dict[str, Any]:
         """Everything that the next iteration depends on. Nested dicts of tensors, arrays and JSON.
 
-        All ranks call this together. That of rank 0 holds the parts of the others, and is the one to be written.
+        All ranks call this together. That of rank 0 holds the states of the others, and is the one to be written.
         """
         own = {
             **{name: scaler.state_dict() for name, scaler in self.scalers().items()},
@@ -262,11 +262,11 @@ class Trainer:
     def load_state_dict(self, state: dict[str, Any]) -> bool:
         """Continue from rank 0's `state`. Returns False where the random draws will differ: on another kind of device,
         or with another number of ranks."""
-        shared, parts = self.ranks.on_rank0(lambda: self._shared(state)), []
+        shared, states = self.ranks.on_rank0(lambda: self._shared(state)), []
         if self.ranks.is_rank0:
             own_names = (*self.scalers(), *PER_RANK)
-            parts = self.reshard([{name: state[name] for name in own_names}, *state.get("other_ranks", [])])
-        own = self.ranks.scatter(parts)
+            states = self.reshard([{name: state[name] for name in own_names}, *state.get("other_ranks", [])])
+        own = self.ranks.scatter(states)
         self.iteration = int(shared["iteration"])
         self.policy.load_state_dict(shared["policy"])
         self.bonus.load_state_dict(shared["bonus"])
@@ -282,20 +282,20 @@ class Trainer:
             return False
         return generators.load(own["generators"], self.generators, self.random)
 
-    def reshard(self, parts: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    def reshard(self, states: list[dict[str, Any]]) -> list[dict[str, Any]]:
         """One state per rank from the states of another number of ranks. Generators cannot be split: they are seeded
         anew."""
         world = self.ranks.world
-        if len(parts) == world:
-            return parts
+        if len(states) == world:
+            return states
         owners = {**self.scalers(), "collector": self.collector, "env": self.env}
-        of = {name: owner.reshard([part[name] for part in parts], world) for name, owner in owners.items()}
+        of = {name: owner.reshard([state[name] for state in states], world) for name, owner in owners.items()}
         return [{name: states[rank] for name, states in of.items()} | {"generators": None} for rank in range(world)]
 
     def _shared(self, state: dict[str, Any]) -> dict[str, Any]:
         """What is the same on all ranks."""
-        for name, part in self.modules().items():
-            missing = part.state_dict().keys() - state.get(name, {}).keys()
+        for name, module in self.modules().items():
+            missing = module.state_dict().keys() - state.get(name, {}).keys()
             if missing:
                 raise RunError(f"the checkpoint lacks the state of {name}: {', '.join(sorted(missing))}")
         return {name: state[name] for name in ("iteration", "policy", "bonus", "optimizer", "episodes")}
@@ -325,11 +325,11 @@ class Trainer:
         }
 
 
-def deviation(mean: float, mean_square: float) -> float:
+def std(mean: float, mean_square: float) -> float:
     return math.sqrt(max(mean_square - mean**2, 0.0))
 
 
-def needs_random_start(config: Config, bonus: Bonus) -> bool:
+def needs_random_start(config: Config, bonus: BonusModule) -> bool:
     """Whether statistics of observations are initialised by a random agent: those of the bonus or of the policy."""
     return bonus.random_start or config.normalize_obs
 
@@ -347,12 +347,12 @@ def seed_everything(config: Config) -> None:
         torch.set_num_threads(config.threads)
 
 
-def draw_seed(seed: int, stream: int, rank: int, iteration: int) -> int:
+def draw_seed(seed: int, number: int, rank: int, iteration: int) -> int:
     """Seed of a generator: the run's own for the first, and hashes of it for all others, because a CPU's generator
     uses the lower 32 bits only."""
-    if stream == rank == iteration == 0:
+    if number == rank == iteration == 0:
         return seed
-    return environment_seed(environment_seed(environment_seed(seed, stream), rank), iteration)
+    return environment_seed(environment_seed(environment_seed(seed, number), rank), iteration)
 
 
 def resolve_device(config: Config, ranks: Ranks = SINGLE_PROCESS) -> torch.device:

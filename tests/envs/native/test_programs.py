@@ -106,7 +106,7 @@ def assert_same_steps(ale: Any, core: Any) -> None:
 
 
 @pytest.mark.parametrize("line", [10, 20, 245, 250])
-def test_hmove_outside_the_picture_blanks_the_first_row(line: int, tmp_path: Path) -> None:
+def test_hmove_outside_the_image_blanks_the_first_row(line: int, tmp_path: Path) -> None:
     """Also after a frame that is not seen, while a collision is looked for: of the ball, left of the playfield."""
     shown = store(COLUBK, 0x4E) + bytes([0x85, HMCLR]) + store(PF1, 0xFF) + store(0x1F, 2)  # ENABL
     program = frame(shown + lines(line - 3) + store(HMOVE, 0) + lines(min(255, 262 - line)))
@@ -116,14 +116,14 @@ def test_hmove_outside_the_picture_blanks_the_first_row(line: int, tmp_path: Pat
 
 @pytest.mark.parametrize("line", [242, 243, 244, 245, 246, 247])
 def test_a_direction_of_the_playfield_that_waits_for_the_end_of_its_line(line: int, tmp_path: Path) -> None:
-    """It is written in the right half of a line. The last row of the picture, and the lines after it, have no end."""
+    """It is written in the right half of a line. The last row of the image, and the lines after it, have no end."""
     change = lines(line - 203) + bytes([0xEA]) * 26 + store(CTRLPF, 0)
     program = frame(store(COLUPF, 0x46) + store(PF1, 0xA1) + lines(200) + store(CTRLPF, 1) + change + lines(261 - line))
     assert_same_frames(*both(program, tmp_path), [NOOP] * 3)
 
 
-def test_nothing_collides_outside_the_picture(tmp_path: Path) -> None:
-    """A ball on a full playfield, shown in the lines before the picture, and in another program after it."""
+def test_nothing_collides_outside_the_image(tmp_path: Path) -> None:
+    """A ball on a full playfield, shown in the lines before the image, and in another program after it."""
     on = store(PF1, 0xFF) + store(0x1F, 2) + store(CTRLPF, 0x30)
     off = store(PF1, 0) + store(0x1F, 0)
     for before, after in ((10, 225), (245, 2)):
@@ -133,7 +133,7 @@ def test_nothing_collides_outside_the_picture(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("line", [5, 60, 200])
 def test_a_program_that_hangs(line: int, tmp_path: Path) -> None:
-    """The frame is cut after 25,000 instructions and continues: the picture stays what it was."""
+    """The frame is cut after 25,000 instructions and continues: the image stays what it was."""
     colours = bytes([0xE6, 0x90, 0xA5, 0x90, 0x85, COLUBK])  # another one in every frame
     program = frame(colours + lines(line) + store(COLUPF, 0x1E) + HANG + store(PF1, 0xA5) + lines(230 - line))
     ale, core = both(program, tmp_path)
@@ -305,7 +305,7 @@ def test_a_reset_player_is_suppressed_until_an_hmove(tmp_path: Path) -> None:
 
 
 def random_program(rng: np.random.Generator) -> bytes:
-    """Random writes to the TIA at random times, in and outside the picture, and reads of its collisions."""
+    """Random writes to the TIA at random times, in and outside the image, and reads of its collisions."""
     registers = [*range(0x04, 0x15), *range(0x1B, 0x2C)]
     body, here = b"", 3
     while len(body) < 2_500 and here < 250:
@@ -330,7 +330,7 @@ def random_program(rng: np.random.Generator) -> bytes:
     return frame(store(CXCLR, 0) + body + read_collisions() + lines(max(1, 262 - here)))
 
 
-# The last two once differed: a player reset at the first clock of a line outside the picture; score with priority.
+# The last two once differed: a player reset at the first clock of a line outside the image; score with priority.
 @pytest.mark.parametrize("seed", [*range(40), 20_215, 20_025])
 def test_random_programs(seed: int, tmp_path: Path) -> None:
     assert_same_frames(*both(random_program(np.random.default_rng(seed)), tmp_path), [NOOP] * 6)

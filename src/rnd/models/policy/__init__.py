@@ -22,5 +22,5 @@ def make_policy(config: Config, spec: EnvSpec) -> Policy:
     if not config.normalize_obs:
         return policy
     if kind == "image":
-        raise UserError(f"--normalize-obs is for vectors, and {spec.id} shows pictures; nearest: --no-normalize-obs")
+        raise UserError(f"--normalize-obs is for vectors, and {spec.id} shows images; nearest: --no-normalize-obs")
     return NormalizedPolicy(policy, spec.observation)

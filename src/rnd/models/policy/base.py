@@ -38,7 +38,7 @@ class Policy(nn.Module):
     hidden_size = 0
     """Size of the recurrent state; 0 without memory."""
 
-    def observe(self, obs: Tensor) -> None:
+    def update_statistics(self, obs: Tensor) -> None:
         """Update statistics of the observations, where there are any, with observations [..., X]."""
 
     @abstractmethod

@@ -19,7 +19,7 @@ CLIP = 10.0
 class NormalizedPolicy(Policy):
     """A policy that reads whitened numbers; what is one-hot stays as it is: rare choices would become large numbers.
 
-    The statistics change between iterations only (`observe`): a rollout is learned from as it was acted in.
+    The statistics change between iterations only (`update_statistics`): a rollout is learned from as it was acted in.
     """
 
     one_hot: Tensor
@@ -33,7 +33,7 @@ class NormalizedPolicy(Policy):
         one_hot = torch.tensor(observation.one_hot) if observation.one_hot else numbers
         self.register_buffer("one_hot", one_hot)
 
-    def observe(self, obs: Tensor) -> None:
+    def update_statistics(self, obs: Tensor) -> None:
         self.whiten.update(obs)
 
     def forward(self, obs_BX: Tensor, hidden_BH: Tensor) -> tuple[PolicyOutput, Tensor]:

@@ -1,4 +1,4 @@
-"""Pictures of Gymnasium environments, in every form in which they are found."""
+"""Images of Gymnasium environments, in every form in which they are found."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def box(obs: np.ndarray, low: float = 0, high: float = 255) -> spaces.Box:
 
 
 def seen(rgb: np.ndarray) -> np.ndarray:
-    """What the networks saw of HxWxC pictures before other forms were known: those must not change."""
+    """What the networks saw of HxWxC images before other forms were known: those must not change."""
     grey = rgb if rgb.ndim == 2 else cv2.cvtColor(rgb[..., :3], cv2.COLOR_RGB2GRAY)
     return cv2.resize(grey, (84, 84), interpolation=cv2.INTER_AREA)
 
@@ -72,14 +72,14 @@ def test_every_form_gives_the_policy_the_same_input(obs, bounds, same_as):
     assert (encoded(box(obs, *bounds), obs) == seen(np.ascontiguousarray(same_as))).all()
 
 
-def test_a_picture_in_a_dictionary_or_tuple_is_the_observation():
+def test_a_image_in_a_dictionary_or_tuple_is_the_observation():
     space = spaces.Dict({"speed": spaces.Box(-1, 1, (3,)), "view": spaces.Tuple([spaces.Text(5), box(RGB)])})
     obs = {"speed": np.zeros(3), "view": ("abc", RGB)}
     assert (encoded(space, obs) == seen(RGB)).all()
-    assert make_encoder(space, "test")[0].notes == ("test: the networks see its picture view.1, not speed",)
+    assert make_encoder(space, "test")[0].notes == ("test: the networks see its image view.1, not speed",)
     two = spaces.Dict({"left": box(RGB), "right": box(RGB)})
     assert (encoded(two, {"left": RGB, "right": OLD}) == seen(RGB)).all()
-    assert make_encoder(two, "test")[0].notes == ("test: the networks see its picture left, not right",)
+    assert make_encoder(two, "test")[0].notes == ("test: the networks see its image left, not right",)
     assert make_encoder(spaces.Dict({"screen": box(RGB)}), "test")[0].notes == ()
     with pytest.raises(RunError, match="its observation has no part 'view'"):
         encoded(space, {"speed": np.zeros(3)})
@@ -113,7 +113,7 @@ def test_small_boxes_are_pictures_only_where_that_is_certain(space, kind):
     assert make_encoder(space, "test")[0].kind == kind
 
 
-def test_the_cells_of_minigrid_are_no_picture():
+def test_the_cells_of_minigrid_are_no_image():
     from minigrid.core.mission import MissionSpace
 
     cells = spaces.Box(0, 255, (16, 16, 3), np.uint8)
@@ -131,7 +131,7 @@ def test_the_cells_of_minigrid_are_no_picture():
         (np.zeros(RGB.shape, complex), "has the type complex128"),
     ],
 )
-def test_a_wrong_float_picture_is_refused(obs, message):
+def test_a_wrong_float_image_is_refused(obs, message):
     with pytest.raises(RunError, match=message):
         encoded(box(UNIT, 0, 1), obs)
 
@@ -140,12 +140,12 @@ def test_a_long_vector_gets_advice():
     (note,) = make_encoder(spaces.Box(-np.inf, np.inf, (60, 80, 3)), "test")[0].notes
     assert note.startswith("test: an observation of 14,400 numbers") and "declare a Box" in note
     (note,) = make_encoder(box(RGB), "test", flatten=True)[0].notes
-    assert "without --policy mlp it is read as a picture" in note
+    assert "without --policy mlp it is read as a image" in note
     assert make_encoder(spaces.Box(-1, 1, (1029,)), "test")[0].notes == ()
 
 
 class Screen(gymnasium.Env):
-    """A channel-first float picture in a dictionary."""
+    """A channel-first float image in a dictionary."""
 
     observation_space = spaces.Dict({"pixels": spaces.Box(0, 1, (3, 60, 80)), "speed": spaces.Box(-1, 1, (2,))})
     action_space = spaces.Discrete(2)
@@ -166,10 +166,10 @@ def screens(num_envs):
 
 
 @pytest.mark.parametrize("factory", ["Screen", "screens"])
-def test_single_and_vector_environments_show_the_same_picture(factory):
-    with closing(envs.make(Config(env=EnvConfig(id=f"test_pictures:{factory}", num_envs=2)))) as env:
+def test_single_and_vector_environments_show_the_same_image(factory):
+    with closing(envs.make(Config(env=EnvConfig(id=f"test_images:{factory}", num_envs=2)))) as env:
         assert (env.reset().numpy() == seen(RGB)).all() and len(env.spec.observation.notes) == 1
-    flat = Config(env=EnvConfig(id=f"test_pictures:{factory}", num_envs=2), policy="mlp")
+    flat = Config(env=EnvConfig(id=f"test_images:{factory}", num_envs=2), policy="mlp")
     with closing(envs.make(flat)) as env:
         assert env.reset().shape == (2, 3 * 60 * 80 + 2)
 
@@ -177,9 +177,9 @@ def test_single_and_vector_environments_show_the_same_picture(factory):
 @pytest.mark.parametrize(
     ("arguments", "policy"),
     [
-        (["test_pictures:Screen"], "cnn"),
-        (["test_pictures:screens"], "cnn"),
-        (["test_pictures:Screen", "--policy", "gru"], "gru"),
+        (["test_images:Screen"], "cnn"),
+        (["test_images:screens"], "cnn"),
+        (["test_images:Screen", "--policy", "gru"], "gru"),
         (["CartPole-v1"], "mlp"),
         (["FrozenLake8x8-v1"], "mlp"),
         (["pitfall"], "cnn"),
@@ -196,5 +196,5 @@ def test_the_policy_follows_from_the_observations(arguments, policy, monkeypatch
 def test_what_the_networks_read_is_known_before_the_run():
     assert kind_of("MiniGrid-Empty-5x5-v0") == kind_of("rnd/DeepSea-20") == kind_of("FrozenLake8x8-v1") == "choices"
     assert kind_of("CartPole-v1") == "numbers"
-    assert kind_of("pitfall") == kind_of("test_pictures:Screen") == "image"
-    assert kind_of("test_pictures:Screen", flatten=True) == "numbers"
+    assert kind_of("pitfall") == kind_of("test_images:Screen") == "image"
+    assert kind_of("test_images:Screen", flatten=True) == "numbers"

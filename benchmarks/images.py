@@ -1,8 +1,8 @@
-"""Training speed on pictures in four forms: `rnd train` on ViZDoom, whose observation is a dictionary, and on the same
+"""Training speed on images in four forms: `rnd train` on ViZDoom, whose observation is a dictionary, and on the same
 screen alone, channels first, and as floats. A frame is one step of the environment, as it counts steps itself.
 
     pip install vizdoom
-    python benchmarks/pictures.py [--frames 12288] [--threads 2] [--json FILE]
+    python benchmarks/images.py [--frames 12288] [--threads 2] [--json FILE]
 
 Bar: over 200 frames/s in all forms on two idle cores. Prints the median over the iterations after the first, the shares
 of the wall time, and frames per second of processor time (environments included), which other work on the machine
@@ -28,7 +28,7 @@ import numpy as np
 from rnd.metrics.metrics import read_csv
 
 ID = "VizdoomMyWayHome-v1"
-FORMS = (ID, "pictures:screen", "pictures:channels_first", "pictures:floats")
+FORMS = (ID, "images:screen", "images:channels_first", "images:floats")
 PHASES = ("emulation", "inference", "learning", "other")
 
 

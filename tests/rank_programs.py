@@ -12,7 +12,7 @@ from unittest import mock
 import torch
 import torch.multiprocessing as mp
 
-from rnd import distributed, envs
+from rnd import envs
 from rnd.bonus.count import Count
 from rnd.config import BonusOptions, Config
 from rnd.config.presets import small
@@ -50,7 +50,7 @@ def one_step(num_envs: int) -> Config:
 def rows_of(rollout: Rollout, rows: slice) -> Rollout:
     """Some environments of a rollout."""
     state = rollout.state_dict()
-    for group in ("moves", "tensors"):
+    for group in ("transitions", "tensors"):
         state[group] = {k: x[rows] if k == "hidden_NH" else x[:, rows] for k, x in state[group].items()}
     return Rollout.from_state(state, torch.device("cpu"))
 
@@ -91,7 +91,12 @@ def fifty_updates(ranks: Ranks) -> dict:
         parts = [*trainer.policy.state_dict().values(), *trainer.bonus.state_dict().values()]
         parts += [*trainer.scaler.moments.buffers()]
         seen.append(b"".join(x.numpy().tobytes() for x in parts))
-    return {"seen": seen, "first": first, "noise": trainer.collector.noise.clone(), "episodes": trainer.episodes.count}
+    return {
+        "seen": seen,
+        "first": first,
+        "noise": trainer.collector.buffer.noise.clone(),
+        "episodes": trainer.episodes.count,
+    }
 
 
 def a_bad_reward(ranks: Ranks) -> dict:
@@ -113,8 +118,7 @@ def a_bad_reward(ranks: Ranks) -> dict:
 
 def counts(ranks: Ranks) -> torch.Tensor:
     bonus = Count(ObservationSpec("vector", (1,)), ActionSpec("discrete", (2,)), Count.Options())
-    distributed.sync_statistics(bonus, ranks)
-    bonus.update_statistics(torch.tensor([[1.0], [float(ranks.rank)]]))
+    bonus.update_statistics(torch.tensor([[1.0], [float(ranks.rank)]]), ranks)
     return torch.stack(
         [bonus.counts_RS.gather(1, slots).amin(0) for slots in bonus.slots(torch.tensor([[0.0], [1.0]]))]
     )

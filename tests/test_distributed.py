@@ -19,7 +19,7 @@ def alone():
     """One process with all environments: its first rollout, and what it learns from it."""
     trainer = Trainer(one_step(N), envs.make(one_step(N)))
     trainer.start()
-    first = trainer.collector.frames[-1].clone()
+    first = trainer.collector.buffer.frames[-1].clone()
     rollout = trainer.collector.collect().clone()
     # Ranks keep different numbers of samples: 3 of 4 environments' worth here, 1 of 4 there.
     draws = torch.rand(1, T, N, generator=torch.Generator().manual_seed(0))

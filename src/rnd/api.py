@@ -28,8 +28,8 @@ from rnd.envs.gym_env import ActionTranslator
 from rnd.envs.spaces import ObservationEncoder
 from rnd.foundation.errors import UserError
 from rnd.models import actions as act
+from rnd.models.acting import Actor
 from rnd.report.options import WatchOptions
-from rnd.training.collector import Actor
 from rnd.training.evaluation import Evaluation, evaluate
 
 

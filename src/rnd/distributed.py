@@ -230,13 +230,6 @@ class Ranks:
 SINGLE_PROCESS = Ranks()
 
 
-def sync_statistics(module: nn.Module, ranks: Ranks) -> None:
-    """Let statistics anywhere in a module (those with an attribute `ranks`) count the samples of all ranks."""
-    for child in module.modules():
-        if hasattr(child, "ranks"):
-            setattr(child, "ranks", ranks)  # noqa: B010  nn.Module does not know its type
-
-
 def on_host(value: Any) -> Any:
     """Nested data with its tensors in host memory: another process may not have this GPU."""
     if isinstance(value, Tensor):

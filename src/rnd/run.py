@@ -22,6 +22,7 @@ from rnd.checkpoint.metadata import check_fits, check_number, check_types, damag
 from rnd.config import Config
 from rnd.config.components import resolve
 from rnd.device import memory
+from rnd.device.devices import resolve_device
 from rnd.device.graphs import WARM_UP, uses_graphs
 from rnd.distributed import LostRankError, Ranks, process_group
 from rnd.envs.interface import VectorEnv
@@ -34,7 +35,7 @@ from rnd.metrics.metrics import CsvWriter, Row, RunInfo, Writers, check_writers,
 from rnd.metrics.places import PlacesWriter
 from rnd.metrics.progress import Phase, Trend, count, duration, shown
 from rnd.training.ppo import NonFiniteLossError
-from rnd.training.trainer import Trainer, needs_random_start, random_steps, resolve_device
+from rnd.training.trainer import Trainer, needs_random_start, random_steps
 
 ESTIMATE_AFTER = 3.0
 """Seconds of training before its time is estimated: single iterations differ by half with `--overlap`."""

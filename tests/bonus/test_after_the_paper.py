@@ -230,7 +230,7 @@ def test_visits_are_forgotten_after_the_memorys_length():
     assert visits.update(states[[3, 1, 0, 2]], no).flatten().tolist() == [False, True, False]
 
 
-def trainer_of(name, env_id="rnd/DeepSea-4", **changes):
+def config_of(name, env_id="rnd/DeepSea-4", **changes):
     config = preset(env_id)
     config = replace(config, bonus=name, env=replace(config.env, num_envs=4), rollout_steps=8, device="cpu", **changes)
     return replace(config, frames=10 * 32)
@@ -239,7 +239,7 @@ def trainer_of(name, env_id="rnd/DeepSea-4", **changes):
 @pytest.mark.parametrize("overlap", [False, True])
 def test_the_trainer_gives_noveld_its_first_visits(overlap):
     """DeepSea's cells are rows: within an episode every visit is the first, and the first cell of the next too."""
-    config = trainer_of("noveld", overlap=overlap)
+    config = config_of("noveld", overlap=overlap)
     with closing(envs.make(config)) as env:
         trainer = Trainer(config, env)
         trainer.start()
@@ -256,7 +256,7 @@ def test_the_trainer_gives_noveld_its_first_visits(overlap):
 
 
 def test_other_bonuses_have_no_visits():
-    config = trainer_of("rnd")
+    config = config_of("rnd")
     with closing(envs.make(config)) as env:
         trainer = Trainer(config, env)
         trainer.start()
@@ -266,7 +266,7 @@ def test_other_bonuses_have_no_visits():
 
 
 def test_visits_are_resharded_with_their_environments():
-    config = trainer_of("noveld")
+    config = config_of("noveld")
     with closing(envs.make(config)) as env:
         trainer = Trainer(config, env)
         trainer.start()

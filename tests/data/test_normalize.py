@@ -102,3 +102,22 @@ def test_rewards_are_made_smaller_and_never_larger():
 def test_steady_rewards_are_divided_by_their_return_although_it_does_not_vary():
     scaler = ReturnScaler(4, 0.9, extrinsic=True)
     assert float(scaler(-torch.ones(1000, 4)).mean()) == pytest.approx(-0.1, rel=0.02)
+
+
+def test_a_scale_that_forgets_weighs_samples_by_their_age():
+    """Against weights of one half per half-life, in numpy. Without a half-life nothing is forgotten."""
+    random = np.random.default_rng(0)
+    batches = [random.normal(size=64) * scale for scale in (10.0, 3.0, 1.0, 1.0)]
+    moments = RunningMoments(half_life=32.0)
+    for batch in batches:
+        moments.update(torch.tensor(batch))
+    weights = np.concatenate([np.full(64, 0.5 ** ((3 - k) * 64 / 32)) for k in range(4)])
+    samples = np.concatenate(batches)
+    mean = np.average(samples, weights=weights)
+    assert float(moments.mean) == pytest.approx(mean, abs=1e-6)
+    assert float(moments.var) == pytest.approx(np.average((samples - mean) ** 2, weights=weights), rel=1e-5)
+    remembering = RunningMoments()
+    for batch in batches:
+        remembering.update(torch.tensor(batch))
+    assert float(remembering.var) == pytest.approx(samples.var(), rel=1e-5)
+    assert float(moments.std) < float(remembering.std) / 2

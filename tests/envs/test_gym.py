@@ -167,7 +167,7 @@ def test_numbers_of_another_width_and_rough_bounds_are_accepted():
 
 
 def test_a_part_that_is_missing_is_named():
-    with pytest.raises(RunError, match="its observation has no part 'b'"):
+    with pytest.raises(RunError, match="its observation has no entry 'b'"):
         encoded(spaces.Dict({"a": UNIT, "b": UNIT}), {"a": np.zeros(4)})
 
 

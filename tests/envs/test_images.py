@@ -81,7 +81,7 @@ def test_a_image_in_a_dictionary_or_tuple_is_the_observation():
     assert (encoded(two, {"left": RGB, "right": OLD}) == seen(RGB)).all()
     assert make_encoder(two, "test")[0].notes == ("test: the networks see its image left, not right",)
     assert make_encoder(spaces.Dict({"screen": box(RGB)}), "test")[0].notes == ()
-    with pytest.raises(RunError, match="its observation has no part 'view'"):
+    with pytest.raises(RunError, match="its observation has no entry 'view'"):
         encoded(space, {"speed": np.zeros(3)})
 
 

@@ -130,7 +130,7 @@ def test_every_environment_that_a_worker_makes_is_a_heartbeat():
     made = config(CARTPOLE, 5)
     shared = SharedArrays(shared_layout(make_env(made, 0).spec, 5, 1))
     worker = Worker(
-        {"config": made.to_dict(), "worker": 0, "workers": 1, "parts": [(0, 3, 1), (3, 5, 1)], "fd": shared.fd}
+        {"config": made.to_dict(), "worker": 0, "workers": 1, "rows_of_group": [(0, 3, 1), (3, 5, 1)], "fd": shared.fd}
     )
     worker.build()
     assert shared.arrays["heartbeats"][0] == 4 and shared.arrays["busy"][0] == 4

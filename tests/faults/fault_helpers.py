@@ -14,8 +14,8 @@ import uuid
 from pathlib import Path
 
 import pytest
-from rich.console import Console
 
+from helpers import quiet
 from rnd import cli, run
 from rnd.checkpoint import checkpoint
 from rnd.config import Config
@@ -60,10 +60,6 @@ def resume(path: Path, iterations: int | None = None) -> str:
         frames = iterations * config.frames_per_rollout
     run.resume(path, console, frames)
     return console.file.getvalue()
-
-
-def quiet() -> Console:
-    return Console(file=io.StringIO(), width=400)
 
 
 def fingerprint(path: Path) -> dict[str, str]:

@@ -6,8 +6,8 @@ from itertools import pairwise
 
 import pytest
 import torch
-from test_trainer import quiet, tiny
 
+from helpers import quiet, tiny
 from rnd import envs, run
 from rnd.checkpoint.export import export_agent, load_agent
 from rnd.config import Config

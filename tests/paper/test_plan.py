@@ -13,7 +13,7 @@ from rnd.config import BonusOptions
 from rnd.config.presets import small
 from rnd.foundation.errors import UserError
 from rnd.jobs.planned import State
-from rnd.paper.drawing import draw_recipe, image_of
+from rnd.paper.drawing import draw_recipe, plot_of
 from rnd.paper.plan import Scale, planned_runs
 from rnd.paper.recipes import RECIPES, Arm, Recipe
 from rnd.paper.speed import frames_per_second
@@ -95,7 +95,7 @@ def test_states_and_a_half_done_image(tmp_path):
 
 
 def test_the_papers_best_return_is_in_the_panel_of_best_returns(tmp_path):
-    panels = image_of(RECIPES["figure3"](), [], Scale()).panels
+    panels = plot_of(RECIPES["figure3"](), [], Scale()).panels
     assert {panel.measure: [line.value for line in panel.references] for panel in panels} == {
         "return_mean": [],
         "return_best": [6_700],

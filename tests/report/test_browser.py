@@ -198,7 +198,10 @@ def test_twelve_groups_have_twelve_colours(browser, tmp_path):
 def test_no_word_is_broken_on_a_phone(tmp_path):
     need_browser()
     run = read_run(STORED / "rnd-s1")
-    run.metadata |= {"packages": {"gymnasium": "1.4.0"}, "platform": "Linux-6.1.0-13-cloud-amd64-x86_64-with-glibc2.36"}
+    run.described |= {
+        "packages": {"gymnasium": "1.4.0"},
+        "platform": "Linux-6.1.0-13-cloud-amd64-x86_64-with-glibc2.36",
+    }
     write_page([run], tmp_path / "report.html")
     window = Browser(390, 900)
     try:

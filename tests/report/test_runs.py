@@ -43,7 +43,7 @@ def test_a_broken_file_is_a_warning(tmp_path, name, content):
     shutil.copytree(STORED / "rnd-s1", tmp_path / "run")
     (tmp_path / "run" / name).write_text(content, encoding="latin-1")
     run = read_run(tmp_path / "run")
-    assert isinstance(run.places, dict) and isinstance(run.metadata, dict)
+    assert isinstance(run.places, dict) and isinstance(run.described, dict)
     if name.endswith(".json") and not (name == "run.json" and content == '{"1": 5}'):
         assert any(name in text for text in run.warnings)
     if name == "metrics.csv":

@@ -10,8 +10,8 @@ import cv2
 import numpy as np
 import pytest
 import torch
-from rich.console import Console
 
+from helpers import quiet
 from rnd import run
 from rnd.checkpoint.export import export_agent, load_agent
 from rnd.config import BonusOptions
@@ -25,10 +25,6 @@ from rnd.report.play import Camera, as_image, environment, episode, play, screen
 from rnd.report.strip import events_near
 from rnd.report.video import ACCENT, CURVE, GAME, HEIGHT, WIDTH, Overlay
 from rnd.report.watch import watch
-
-
-def quiet():
-    return Console(file=open("/dev/null", "w"))  # noqa: PTH123
 
 
 @pytest.fixture(scope="module")

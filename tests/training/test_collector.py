@@ -13,7 +13,7 @@ from rnd.bench.synthetic import SyntheticAtari
 from rnd.config.presets import preset
 from rnd.envs.spec import STACK
 from rnd.models.policy.base import PolicyOutput
-from rnd.training.collector import Collector
+from rnd.training.collector import SynchronousCollector
 
 N, T = 4, 6
 ENDS = {(2, 0), (3, 0), (T - 1, 1), (T + 1, 3), (2 * T - 1, 2)}
@@ -60,7 +60,7 @@ def test_stacks_hidden_states_and_buffers():
     env = replace(config.env, num_envs=N)
     config = replace(config, env=env, rollout_steps=T, clip_reward=False, device="cpu")
     envs, policy = Scheduled(), Witness()
-    collector = Collector(config, envs, policy, torch.device("cpu"), torch.Generator())
+    collector = SynchronousCollector(config, envs, policy, torch.device("cpu"), torch.Generator())
     collector.start()
     frames = [deque([np.zeros((84, 84), np.uint8)] * (STACK - 1) + [envs.buffers["obs"][i].copy()]) for i in range(N)]
     steps, left = [0] * N, torch.zeros(N, 1)
@@ -96,7 +96,7 @@ def test_rewards_are_clipped_to_their_sign():
     config = preset("montezuma")
     config = replace(config, env=replace(config.env, num_envs=N), rollout_steps=T, device="cpu")
     assert config.clip_reward
-    collector = Collector(config, Scheduled(), Witness(), torch.device("cpu"), torch.Generator())
+    collector = SynchronousCollector(config, Scheduled(), Witness(), torch.device("cpu"), torch.Generator())
     collector.start()
     expected_TN = torch.ones(T, N)
     expected_TN[0, 0] = 0  # the one reward of 10 t + i that is none
@@ -141,7 +141,7 @@ def test_values_go_on_past_a_time_limit():
     changes = {"clip_reward": False, "device": "cpu", "bootstrap_truncated": True}
     config = replace(config, env=env, rollout_steps=T, **changes)
     envs = TimeLimited()
-    collector = Collector(config, envs, Judge(), torch.device("cpu"), torch.Generator())
+    collector = SynchronousCollector(config, envs, Judge(), torch.device("cpu"), torch.Generator())
     collector.start()
     for number in range(2):
         rollout = collector.collect()

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import copy
 import threading
+import time
 from concurrent.futures import CancelledError, Future
 from dataclasses import replace
 
 import pytest
 import torch
 
+from helpers import tiny
+from rnd import envs
 from rnd.bench.synthetic import SyntheticAtari
 from rnd.config import Config
 from rnd.config.presets import preset
@@ -23,9 +27,9 @@ cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 class AtOnce:
     """An executor that has finished before `submit` returns."""
 
-    def submit(self, work):
+    def submit(self, work, *given):
         done = Future()
-        done.set_result(work())
+        done.set_result(work(*given))
         return done
 
     def shutdown(self, **_):
@@ -60,9 +64,9 @@ def test_the_actor_is_the_policy_of_one_update_before():
     trainer.start()
     before = weights(trainer.collector.policy)
     for _ in trainer.train():
-        assert torch.equal(weights(trainer.collector.actor), before)
+        assert torch.equal(weights(trainer.collector.acting_policy), before)
         before = weights(trainer.collector.policy)
-        assert not torch.equal(weights(trainer.collector.actor), before)
+        assert not torch.equal(weights(trainer.collector.acting_policy), before)
     trainer.collector.close()
 
 
@@ -73,8 +77,8 @@ def test_what_is_learned_from_is_what_was_collected():
     collected, learned, places = [], [], set()
     collect, learn = trainer.collector.inner.collect, trainer.learn
 
-    def watched_collect():
-        rollout = collect()
+    def watched_collect(**given):
+        rollout = collect(**given)
         collected.append(rollout.state_dict())
         return rollout
 
@@ -93,9 +97,9 @@ def test_what_is_learned_from_is_what_was_collected():
     # what was collected last, nothing learns from
     for mine, other in zip(learned, collected[: len(learned)], strict=True):
         assert mine["episodes"] == other["episodes"]
-        for part in ("moves", "tensors"):
-            for name, value in other[part].items():
-                assert torch.equal(mine[part][name], value), name
+        for kind in ("transitions", "tensors"):
+            for name, value in other[kind].items():
+                assert torch.equal(mine[kind][name], value), name
     assert any(state["episodes"] for state in learned)
 
 
@@ -103,7 +107,7 @@ def test_nothing_is_collected_after_the_last_rollout():
     config = config_on("cpu")
     trainer = Trainer(config, SyntheticAtari(config.env.num_envs))
     collect, calls = trainer.collector.inner.collect, []
-    trainer.collector.inner.collect = lambda: (calls.append(1), collect())[1]
+    trainer.collector.inner.collect = lambda **given: (calls.append(1), collect(**given))[1]
     trainer.start()
     for _ in trainer.train():
         pass
@@ -115,15 +119,15 @@ def test_nothing_is_collected_after_the_last_rollout():
 def test_closing_does_not_wait_for_a_whole_rollout():
     """The second Ctrl-C leaves at once."""
     config = config_on("cpu")
-    envs = SyntheticAtari(config.env.num_envs)
-    trainer = Trainer(config, envs)
+    environments = SyntheticAtari(config.env.num_envs)
+    trainer = Trainer(config, environments)
     trainer.start()
     rows = trainer.train()
     for _ in range(OverlappedCollector.CAPTURE_ROLLOUTS):
         next(rows)
     trainer.collector.wait()
     entered, go = threading.Event(), threading.Event()
-    wait, steps = envs.wait, []
+    wait, steps = environments.wait, []
 
     def slow(group):
         steps.append(group)
@@ -131,29 +135,132 @@ def test_closing_does_not_wait_for_a_whole_rollout():
         go.wait(30)
         return wait(group)
 
-    envs.wait = slow
+    environments.wait = slow
     pending = trainer.collector._pending = trainer.collector._pool.submit(trainer.collector._collect)
     entered.wait(30)
     threading.Timer(0.2, go.set).start()
     trainer.collector.close()
     assert isinstance(pending.exception(), CancelledError)
-    assert len(steps) <= len(envs.groups)
+    assert len(steps) <= len(environments.groups)
 
 
 def weights(policy: torch.nn.Module) -> torch.Tensor:
     return torch.cat([p.detach().flatten() for p in policy.parameters()])
 
 
+class Slowed:
+    """Makes one of the two threads the slower one."""
+
+    def __init__(self, function, seconds):
+        self.function, self.seconds = function, seconds
+
+    def __call__(self, *given, **named):
+        time.sleep(self.seconds)
+        return self.function(*given, **named)
+
+
+def refreshed(monkeypatch, capture_rollouts: int, slow: str = "") -> list[dict]:
+    monkeypatch.setattr(OverlappedCollector, "CAPTURE_ROLLOUTS", capture_rollouts)
+    config = config_on("cpu", overlap_refresh="epoch")
+    trainer = Trainer(config, synthetic := SyntheticAtari(config.env.num_envs))
+    if slow == "acting":
+        synthetic.wait = Slowed(synthetic.wait, 0.01)
+    if slow == "learning":
+        trainer.learner._epoch = Slowed(trainer.learner._epoch, 0.05)
+    trainer.start()
+    rows = list(trainer.train())
+    trainer.collector.close()
+    return rows
+
+
+def test_refreshed_weights_do_not_depend_on_which_thread_is_faster(monkeypatch):
+    alternating = refreshed(monkeypatch, capture_rollouts=99)
+    assert refreshed(monkeypatch, 0, slow="acting") == alternating
+    assert refreshed(monkeypatch, 0, slow="learning") == alternating
+    assert rows_of(config_on("cpu"), beside=True) != alternating
+
+
+@pytest.mark.parametrize("epochs", [1, 2, 3, 16])
+def test_a_segment_acts_with_the_weights_after_its_epoch(epochs):
+    """Also where the steps do not divide into segments, and where there are more epochs than steps."""
+    config = replace(config_on("cpu", overlap_refresh="epoch"), epochs=epochs)
+    trainer = Trainer(config, SyntheticAtari(config.env.num_envs))
+    acted, learned = [], []
+    collect, after_epoch, learn = trainer.collector.inner.collect, trainer.collector.after_epoch, trainer.learn
+
+    def watched_collect(before_step=None):
+        def before(t):
+            if before_step is not None:
+                before_step(t)
+            acted[-1].append(weights(trainer.collector.acting_policy))
+
+        acted.append([])
+        return collect(before_step=before)
+
+    def watched_learn(rollout):
+        learned.append([weights(trainer.policy)])
+        return learn(rollout)
+
+    def watched_after(number):
+        learned[-1].append(weights(trainer.policy))
+        after_epoch(number)
+
+    trainer.collector.inner.collect, trainer.learn = watched_collect, watched_learn
+    trainer.collector.after_epoch = watched_after
+    trainer.start()
+    list(trainer.train())
+    trainer.collector.close()
+    steps, lag = config.rollout_steps, OverlappedCollector.LAG_ROLLOUTS
+    for n in range(lag + 1, config.iterations):
+        for t, used in enumerate(acted[n]):
+            assert torch.equal(used, learned[n - 1][t * epochs // steps]), (n, t)
+
+
+def test_a_refreshed_run_continues_to_the_bit():
+    config = tiny(overlap=True, overlap_refresh="epoch", iterations=8)
+    whole, trainer = [], Trainer(config, envs.make(config))
+    trainer.start()
+    state = None
+    for row in trainer.train():
+        whole.append(row)
+        if row["iteration"] == 4:
+            state = copy.deepcopy(trainer.state_dict())
+    trainer.collector.close()
+    other = Trainer(config, envs.make(config))
+    assert other.load_state_dict(state)
+    assert list(other.train()) == whole[4:]
+    other.collector.close()
+
+
+def test_an_error_while_acting_reaches_the_learner(monkeypatch):
+    """Also in the first rollouts, where the learner waits for segments."""
+    config = config_on("cpu", overlap_refresh="epoch")
+    trainer = Trainer(config, synthetic := SyntheticAtari(config.env.num_envs))
+    trainer.start()
+    rows = trainer.train()
+    for _ in range(OverlappedCollector.LAG_ROLLOUTS + 1):
+        next(rows)
+    trainer.collector.wait()
+
+    def broken(group):
+        raise ValueError("broken")
+
+    monkeypatch.setattr(synthetic, "wait", broken)
+    with pytest.raises(ValueError, match="broken"):
+        list(rows)
+    trainer.collector.close()
+
+
 @cuda
 @pytest.mark.parametrize("fast", [True, False])
-@pytest.mark.parametrize("parted", [True, False])
-def test_beside_the_update_is_the_same_on_a_gpu(fast, parted, monkeypatch):
+@pytest.mark.parametrize("split", [True, False])
+def test_beside_the_update_is_the_same_on_a_gpu(fast, split, monkeypatch):
     config = config_on("cuda", fast=fast)
     expected = rows_of(config, beside=False)
-    if not parted:
+    if not split:
 
         def refuse(*_):
-            raise partition.LibraryError("no parts here")
+            raise partition.LibraryError("no partitions here")
 
         monkeypatch.setattr(partition, "_split", refuse)
     for row, other in zip(rows_of(config, beside=True), expected, strict=True):

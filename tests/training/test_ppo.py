@@ -6,13 +6,12 @@ import numpy as np
 import pytest
 import torch
 
+from helpers import tiny
 from rnd import envs
 from rnd.bonus.base import kept
-from rnd.config import BonusOptions, Config, EnvConfig
-from rnd.config.presets import small
+from rnd.config import Config, EnvConfig
 from rnd.envs.spec import ActionSpec
 from rnd.models.policy.base import PolicyOutput
-from rnd.models.policy.mlp import WidthOptions
 from rnd.training.ppo import NonFiniteLossError, policy_loss
 from rnd.training.returns import Targets
 from rnd.training.trainer import Trainer
@@ -72,19 +71,6 @@ def test_mask_keeps_the_stated_share_and_averages_over_it():
 def test_an_empty_mask_gives_no_loss():
     _, weight = kept(torch.zeros(16, 8, dtype=torch.bool), 0.25)
     assert float(weight.sum()) == 0.0
-
-
-def tiny(**changes):
-    config = small("CartPole-v1")
-    return replace(
-        config,
-        env=replace(config.env, num_envs=4),
-        bonus_options=BonusOptions(features=8, hidden=8, keep=1.0, random_steps=16),
-        rollout_steps=16,
-        policy_options=WidthOptions(8),
-        frames=64 * 4,
-        **changes,
-    )
 
 
 def trainer_of(config):
@@ -189,3 +175,15 @@ def test_every_epoch_draws_its_own_mask(monkeypatch):
     next(trainer.train())
     assert len(masks) == 4 and not any(torch.equal(masks[0], mask) for mask in masks[1:])
     assert 0.3 < float(torch.stack(masks).float().mean()) < 0.7
+
+
+def test_the_norm_of_the_gradient_is_clipped():
+    """Adam's first step does not depend on the size of a gradient: the moments show it. Unclipped by default."""
+    squares = {}
+    for limit in (None, 1e6, 1e-3):
+        trainer = trainer_of(tiny(max_grad_norm=limit, epochs=1, minibatches=1))
+        row = next(trainer.train())
+        moments = trainer.learner.optimizer.state.values()
+        squares[limit] = sum(float((m["exp_avg"] / 0.1).square().sum()) for m in moments) ** 0.5
+        assert squares[limit] == pytest.approx(min(row["grad_norm"], limit or 1e9), rel=1e-3)
+    assert squares[None] == squares[1e6] > 1e-2

@@ -13,8 +13,9 @@ from rnd.data.normalize import ReturnScaler
 from rnd.distributed import Ranks
 from rnd.foundation.errors import RunError
 from rnd.models.policy.mlp import WidthOptions
-from rnd.training.collector import Collector
-from rnd.training.trainer import PER_RANK, Trainer
+from rnd.training.collector import SynchronousCollector
+from rnd.training.state import PER_RANK, reshard
+from rnd.training.trainer import Trainer
 
 N = 12
 
@@ -61,7 +62,7 @@ def saved():
 
 
 def split(parts: list[dict], world: int, **changes) -> list[dict]:
-    return trainer_of(ranks=Ranks(0, world), **changes).reshard(parts)
+    return reshard(trainer_of(ranks=Ranks(0, world), **changes), parts)
 
 
 @pytest.mark.parametrize("way", [(2, 1), (3, 2, 4, 1), (12, 1)])
@@ -86,7 +87,7 @@ def test_every_rank_has_the_rows_of_its_environments():
     assert all(part["moments.mean"] == 3 for part in parts)
     names = ("obs", "first", "age", "hidden")
     collector = {name: torch.arange(6)[:, None] for name in names} | {"history": torch.arange(18).view(3, 6)}
-    second = Collector.reshard([collector], 2)[1]
+    second = SynchronousCollector.reshard([collector], 2)[1]
     assert second["history"].tolist() == [[3, 4, 5], [9, 10, 11], [15, 16, 17]]
     assert all(second[name].flatten().tolist() == [3, 4, 5] for name in names)
 

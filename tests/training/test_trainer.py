@@ -10,50 +10,20 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from rich.console import Console
 
+from helpers import quiet, tiny, train_rows
 from rnd import envs, run
 from rnd.bonus.rnd import RND
 from rnd.checkpoint.export import load_agent
-from rnd.config import BonusOptions
 from rnd.config.components import resolve
-from rnd.config.presets import preset, small
+from rnd.config.presets import preset
 from rnd.data.transitions import CHUNK, in_chunks
 from rnd.device.graphs import in_background
 from rnd.models.policy.cnn import CNN
-from rnd.models.policy.mlp import WidthOptions
 from rnd.training.random_agent import random_actions
 from rnd.training.trainer import Trainer, random_steps
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "curve.json"
-
-
-def tiny(env_id="CartPole-v1", kind="numbers", **changes):
-    config = small(env_id, kind)
-    return replace(
-        config,
-        env=replace(config.env, num_envs=8),
-        bonus_options=BonusOptions(features=16, hidden=16, keep=0.5, random_steps=32),
-        rollout_steps=32,
-        policy_options=WidthOptions(16),
-        frames=8 * 32 * 6,
-        **changes,
-    )
-
-
-def rows_of(config):
-    env = envs.make(config)
-    trainer = Trainer(config, env)
-    for _ in trainer.random_start():
-        pass
-    trainer.start()
-    rows = list(trainer.train())
-    env.close()
-    return rows
-
-
-def quiet():
-    return Console(file=open("/dev/null", "w"))  # noqa: PTH123
 
 
 def test_the_same_seed_writes_the_same_metrics_file(tmp_path):
@@ -68,7 +38,7 @@ def test_the_same_seed_writes_the_same_metrics_file(tmp_path):
 
 
 def test_bf16_on_a_cpu_is_close_to_float32_and_not_the_same():
-    exact, rounded = (rows_of(tiny(precision=precision, device="cpu"))[0] for precision in ("tf32", "bf16"))
+    exact, rounded = (train_rows(tiny(precision=precision, device="cpu"))[0] for precision in ("tf32", "bf16"))
     assert rounded["value_int_loss"] == pytest.approx(exact["value_int_loss"], rel=0.05)
     assert rounded["value_int_loss"] != exact["value_int_loss"]
 
@@ -88,7 +58,7 @@ def test_golden_curve():
     """Seeded, short, on the CPU. RND_WRITE_GOLDEN=1 writes it anew, after a change that is meant to be numeric."""
     import os
 
-    rows = rows_of(tiny("MiniGrid-MultiRoom-N2-S4-v0", "choices"))
+    rows = train_rows(tiny("MiniGrid-MultiRoom-N2-S4-v0", "choices"))
     names = ("policy_loss", "value_ext_loss", "value_int_loss", "entropy", "bonus_loss", "bonus_raw", "bonus_scaled")
     curve = {name: [row[name] for row in rows] for name in names}
     if os.environ.get("RND_WRITE_GOLDEN"):
@@ -124,7 +94,7 @@ def test_statistics_see_every_next_observation_once():
     trainer = Trainer(config, envs.make(config))
     trainer.start()
     next(trainer.train())
-    seen = trainer.collector.frames[1:].reshape(-1, 4).double()
+    seen = trainer.collector.buffer.frames[1:].reshape(-1, 4).double()
     torch.testing.assert_close(trainer.bonus.whiten.moments.mean, seen.mean(0), rtol=1e-5, atol=1e-7)
 
 
@@ -236,12 +206,12 @@ def test_a_taken_name_is_refused_and_a_default_one_numbered(tmp_path):
 
 def test_overlap_learns_from_the_rollout_before(tmp_path):
     """One iteration behind: every rollout but the first was acted by the policy of one update before."""
-    rows, plain = rows_of(tiny(overlap=True)), rows_of(tiny())
+    rows, plain = train_rows(tiny(overlap=True)), train_rows(tiny())
     assert len(rows) == len(plain)
     for name in ("bonus_raw", "entropy", "policy_loss"):
         assert rows[0][name] == plain[0][name]  # the first rollout has no older policy
         assert rows[-1][name] != plain[-1][name]
-    assert rows_of(tiny(overlap=True)) == rows
+    assert train_rows(tiny(overlap=True)) == rows
 
 
 def test_timing_adds_up(tmp_path):
@@ -251,3 +221,9 @@ def test_timing_adds_up(tmp_path):
             parts = [float(row[name]) for name in ("emulation", "inference", "learning", "other")]
             assert all(part > 0 for part in parts)
             assert sum(parts) == pytest.approx(float(row["seconds"]))
+
+
+def test_the_bonus_scale_forgets_as_the_config_says():
+    remembering, forgetting = (train_rows(tiny(bonus_half_life=samples)) for samples in (None, 256.0))
+    scales = [[row["bonus_scale"] for row in rows] for rows in (remembering, forgetting)]
+    assert scales[0][0] == pytest.approx(scales[1][0], rel=0.01) and scales[0][-1] > 1.1 * scales[1][-1]

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from rnd.config import BonusOptions
 from rnd.data.transitions import Transitions
+from rnd.distributed import SINGLE_PROCESS, Ranks
 
 
 class BonusModule(nn.Module):
@@ -38,8 +39,8 @@ class BonusModule(nn.Module):
     capturable = False
     """`score`, `update_statistics` and `targets` never synchronise with the host: a CUDA graph may capture them."""
 
-    def update_statistics(self, next_obs: Tensor) -> None:
-        """Update the statistics with observations [..., X]."""
+    def update_statistics(self, next_obs: Tensor, ranks: Ranks = SINGLE_PROCESS) -> None:
+        """Update the statistics with observations [..., X]; `ranks`: processes whose observations count together."""
 
     @abstractmethod
     def score(self, transitions: Transitions) -> Tensor:

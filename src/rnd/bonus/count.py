@@ -38,8 +38,6 @@ class Count(BonusModule):
     random_start = False
     capturable = True
     counts_RS: Tensor
-    ranks: Ranks = SINGLE_PROCESS
-    """Whose visits are counted."""
 
     def __init__(self, observation: ObservationSpec, action: ActionSpec, options: Options):
         super().__init__()
@@ -48,9 +46,9 @@ class Count(BonusModule):
         self.register_buffer("counts_RS", torch.zeros(ROWS, SLOTS, dtype=torch.int64))
 
     @torch.no_grad()
-    def update_statistics(self, next_obs: Tensor) -> None:
+    def update_statistics(self, next_obs: Tensor, ranks: Ranks = SINGLE_PROCESS) -> None:
         for own_RB in self.slots(next_obs):
-            slots_RB = self.ranks.all_gather(own_RB, 1)
+            slots_RB = ranks.all_gather(own_RB, 1)
             self.counts_RS.scatter_add_(1, slots_RB, torch.ones_like(slots_RB))
 
     @torch.no_grad()

@@ -14,6 +14,7 @@ from rnd.bonus.base import BonusModule, kept
 from rnd.config import BonusOptions
 from rnd.data.normalize import Whitener
 from rnd.data.transitions import Transitions
+from rnd.distributed import SINGLE_PROCESS, Ranks
 from rnd.envs.spec import ObservationSpec
 
 
@@ -37,8 +38,8 @@ class PredictionBonus(BonusModule):
     def target_of(self, transitions: Transitions) -> Tensor:
         """What it is trained to predict, [B, F]."""
 
-    def update_statistics(self, next_obs: Tensor) -> None:
-        self.whiten.update(next_obs)
+    def update_statistics(self, next_obs: Tensor, ranks: Ranks = SINGLE_PROCESS) -> None:
+        self.whiten.update(next_obs, ranks)
 
     @torch.no_grad()
     def score(self, transitions: Transitions) -> Tensor:

@@ -53,12 +53,12 @@ def main(arguments: list[str]) -> None:
 
     from rnd.checkpoint.export import load_agent
     from rnd.checkpoint.zoo import locate
+    from rnd.device.devices import resolve_device
     from rnd.foundation.console import say
     from rnd.foundation.files import make_folder, write_json
     from rnd.report.options import WatchOptions
     from rnd.report.watch import watch
     from rnd.training.evaluation import difference
-    from rnd.training.trainer import resolve_device
 
     console, path = Console(), locate(target)
     device = resolve_device(Config(device=options.device))

@@ -59,9 +59,7 @@ class Registry(Generic[C]):
         """`given` as the options that the component declares; an option that it does not have is refused."""
         kind: type[Options] = getattr(self.load(name), "Options", self.base)
         if not issubclass(kind, self.base):
-            raise UserError(
-                f"{self.kind} {name}: its Options must be a subclass of rnd.config.config.{self.base.__name__}"
-            )
+            raise UserError(f"{self.kind} {name}: its Options must be a subclass of rnd.config.{self.base.__name__}")
         values = {f.name: getattr(given, f.name) for f in dataclasses.fields(given)}
         known = {f.name for f in dataclasses.fields(kind)}
         check_types(kind, values)

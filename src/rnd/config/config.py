@@ -191,6 +191,14 @@ class Config:
     """Bootstrap the extrinsic value at a time limit. The paper treats the limit as an ordinary end."""
     overlap: bool = False
     """Collect the next rollout while the update runs, one iteration behind (not the paper's synchronous loop)."""
+    overlap_refresh: Literal["rollout", "epoch"] = "rollout"
+    """With --overlap, when the acting policy takes over the learner's weights: before every rollout, or also after
+    every epoch, at fixed steps of the rollout."""
+    bonus_half_life: PositiveFloat | None = None
+    """Samples after which an earlier bonus counts half in the scale that bonuses are divided by; default: all count the
+    same, as in the paper."""
+    max_grad_norm: PositiveFloat | None = None
+    """Clip the norm of the gradient, of policy and predictor together; default: it is not clipped, as in the paper."""
 
     seed: Seed = field(default=1, metadata={"role": "seed"})
     """Seed of everything: networks, actions, masks, environments."""
@@ -222,7 +230,7 @@ class Config:
 
     @property
     def frames_per_rollout(self) -> int:
-        """Environments of all ranks together."""
+        """Frames of all ranks together."""
         return self.all_envs * self.rollout_steps * self.env.frame_skip
 
     @property
@@ -269,6 +277,8 @@ class Config:
             )
         if not self.train_ext_value and (self.ext_coef > 0 or self.value_heads == 1):
             raise UserError("--no-train-ext-value needs --ext-coef 0 and two value heads: advantages use that head")
+        if self.overlap_refresh == "epoch" and not self.overlap:
+            raise UserError("--overlap-refresh epoch needs --overlap: without it the newest weights act always")
         if self.value_heads == 1 and not self.episodic_int and self.bonus != "none":
             raise UserError("one value head needs an episodic intrinsic stream; add --episodic-int")
 

@@ -5,7 +5,6 @@ Legend: T steps, N environments, K blocks, B samples.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -14,7 +13,7 @@ from torch import Tensor, nn
 from rnd.distributed import SINGLE_PROCESS, Ranks, check_keys, reshard_rows
 
 START_COUNT = 1e-4
-SMALLEST_VARIANCE = 1e-12
+MIN_VARIANCE = 1e-12
 CHUNK = 2**24
 """Numbers converted to float64 at a time: bounds the memory, with few enough launches for a GPU."""
 BLOCK = 256
@@ -29,34 +28,32 @@ class RunningMoments(nn.Module):
     mean: Tensor
     var: Tensor
     count: Tensor
-    ranks: Ranks = SINGLE_PROCESS
-    """The processes whose samples are counted together."""
-    byte_sums: ByteSums
-    """The function that sums bytes; compiled on a GPU."""
 
-    def __init__(self, shape: tuple[int, ...] = ()):
+    def __init__(self, shape: tuple[int, ...] = (), half_life: float | None = None):
+        """`half_life`: samples after which an earlier sample counts half; None: all count the same."""
         super().__init__()
+        self.half_life = half_life
         self.register_buffer("mean", torch.zeros(shape, dtype=torch.float64))
         self.register_buffer("var", torch.ones(shape, dtype=torch.float64))
         self.register_buffer("count", torch.tensor(START_COUNT, dtype=torch.float64))
-        self.byte_sums = byte_sums
 
     @torch.no_grad()
-    def update(self, batch: Tensor) -> None:
+    def update(self, batch: Tensor, ranks: Ranks = SINGLE_PROCESS) -> None:
         """Add samples [B, *shape], those of all ranks. Changes the buffers in place."""
-        self.merge(*self.ranks.all_moments(*batch_moments(batch, self.byte_sums)))
+        self.merge(*ranks.all_moments(*batch_moments(batch)))
 
     @torch.no_grad()
     def merge(self, mean: Tensor, var: Tensor, count: float) -> None:
         """Add a batch that is given by its moments."""
-        new_mean, new_var, new_count = merge_moments((self.mean, self.var, self.count), (mean, var, count))
+        earlier = self.count if self.half_life is None else self.count * 0.5 ** (count / self.half_life)
+        new_mean, new_var, new_count = merge_moments((self.mean, self.var, earlier), (mean, var, count))
         self.mean.copy_(new_mean)
         self.var.copy_(new_var)
         self.count.fill_(new_count)
 
     @property
     def std(self) -> Tensor:
-        return self.var.clamp_min(SMALLEST_VARIANCE).sqrt()
+        return self.var.clamp_min(MIN_VARIANCE).sqrt()
 
 
 Moments = tuple[Tensor, Tensor, Tensor | float]
@@ -69,23 +66,20 @@ def byte_sums(bytes_KB: Tensor) -> tuple[Tensor, Tensor]:
     return values.sum(1).double().sum(0), (values * values).sum(1).double().sum(0)
 
 
-ByteSums = Callable[[Tensor], tuple[Tensor, Tensor]]
-
-
-def batch_moments(batch: Tensor, sums: ByteSums = byte_sums) -> tuple[Tensor, Tensor, float]:
+def batch_moments(batch: Tensor) -> tuple[Tensor, Tensor, float]:
     """Mean, biased variance and count over the first axis, in float64."""
     if batch.dtype == torch.uint8:
-        return byte_moments(batch, sums)
+        return byte_moments(batch)
     total: Moments | None = None
     for chunk in batch.split(max(CHUNK // max(batch[0].numel(), 1), 1)):
         var, mean = torch.var_mean(chunk.double(), dim=0, correction=0)
-        part: Moments = (mean, var, float(len(chunk)))
-        total = part if total is None else merge_moments(total, part)
+        moments: Moments = (mean, var, float(len(chunk)))
+        total = moments if total is None else merge_moments(total, moments)
     assert total is not None, "no samples"
     return total[0], total[1], float(total[2])
 
 
-def byte_moments(batch: Tensor, sums: ByteSums) -> tuple[Tensor, Tensor, float]:
+def byte_moments(batch: Tensor) -> tuple[Tensor, Tensor, float]:
     """The same for bytes; the last line is exact for every batch of less than 372,000 samples."""
     n, at_once = len(batch), BLOCKS_AT_ONCE[batch.device.type]
     whole = n - n % BLOCK
@@ -94,7 +88,7 @@ def byte_moments(batch: Tensor, sums: ByteSums) -> tuple[Tensor, Tensor, float]:
     squares = torch.zeros_like(total)
     for bytes_KB in blocks:
         if bytes_KB.numel():
-            more, more_squares = sums(bytes_KB)
+            more, more_squares = byte_sums(bytes_KB)
             total += more
             squares += more_squares
     return total / n, (n * squares - total.square()) / n**2, float(n)
@@ -119,9 +113,9 @@ class Whitener(nn.Module):
         self.moments = RunningMoments(shape)
         self.clip = clip
 
-    def update(self, obs: Tensor) -> None:
-        """Update the statistics with observations [..., *shape]."""
-        self.moments.update(obs.reshape(-1, *self.moments.mean.shape))
+    def update(self, obs: Tensor, ranks: Ranks = SINGLE_PROCESS) -> None:
+        """Update the statistics with observations [..., *shape], those of all ranks."""
+        self.moments.update(obs.reshape(-1, *self.moments.mean.shape), ranks)
 
     def forward(self, obs: Tensor) -> Tensor:
         mean, std = self.moments.mean.float(), self.moments.std.float()
@@ -136,14 +130,23 @@ class ReturnScaler(nn.Module):
 
     `extrinsic`: divides by the root mean square of the sum instead, because the errors of a value grow with its size,
     and never by less than 1, because the first reward of a sparse task must not be blown up.
+    `half_life`: see `RunningMoments`. `ranks`: the processes whose sums are counted together.
     """
 
     carry_N: Tensor
 
-    def __init__(self, num_envs: int, gamma: float, extrinsic: bool = False):
+    def __init__(
+        self,
+        num_envs: int,
+        gamma: float,
+        *,
+        extrinsic: bool = False,
+        half_life: float | None = None,
+        ranks: Ranks = SINGLE_PROCESS,
+    ):
         super().__init__()
-        self.gamma, self.extrinsic = gamma, extrinsic
-        self.moments = RunningMoments()
+        self.gamma, self.extrinsic, self.ranks = gamma, extrinsic, ranks
+        self.moments = RunningMoments(half_life=half_life)
         self.register_buffer("carry_N", torch.zeros(num_envs, dtype=torch.float64))
 
     @torch.no_grad()
@@ -154,7 +157,7 @@ class ReturnScaler(nn.Module):
         if valid_TN is None:
             sums_TN = discounted_sums(rewards_TN.double(), self.carry_N, self.gamma)
             self.carry_N.copy_(sums_TN[-1])
-            self.moments.update(sums_TN.reshape(-1))
+            self.moments.update(sums_TN.reshape(-1), self.ranks)
             return self.scale(rewards_TN)
         sums = []
         for reward_N, valid_N in zip(rewards_TN.double(), valid_TN, strict=True):
@@ -162,7 +165,7 @@ class ReturnScaler(nn.Module):
             self.carry_N.copy_(torch.where(valid_N, sum_N, self.carry_N))
             sums.append(sum_N[valid_N])
         if valid_TN.any():
-            self.moments.update(torch.cat(sums))
+            self.moments.update(torch.cat(sums), self.ranks)
         return self.scale(rewards_TN, valid_TN)
 
     def scale(self, rewards_TN: Tensor, valid_TN: Tensor | None = None) -> Tensor:
@@ -191,8 +194,8 @@ class ReturnScaler(nn.Module):
     def reshard(states: list[dict[str, Any]], world: int) -> list[dict[str, Any]]:
         """States of `world` ranks from those of another number: each has the sums of its own environments."""
         check_keys(states[0], ("carry_N", "moments.mean", "moments.var", "moments.count"), "the return scaler")
-        parts = reshard_rows([state["carry_N"] for state in states], world)
-        return [states[0] | {"carry_N": part} for part in parts]
+        shares = reshard_rows([state["carry_N"] for state in states], world)
+        return [states[0] | {"carry_N": carry_N} for carry_N in shares]
 
 
 def discounted_sums(rewards_TN: Tensor, carry_N: Tensor, gamma: float) -> Tensor:

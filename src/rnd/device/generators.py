@@ -1,4 +1,5 @@
-"""The state of every random generator of a run, as plain data: ours, and the global ones that libraries may use."""
+"""The random generators of a run, ours and the global ones that libraries may use: their seeds, and their state as
+plain data."""
 
 from __future__ import annotations
 
@@ -8,6 +9,9 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Generator, Tensor
+
+from rnd.config import Config
+from rnd.envs.splitmix import environment_seed
 
 
 def save(ours: dict[str, Generator], numpy_generator: np.random.Generator) -> dict[str, Any]:
@@ -43,3 +47,20 @@ def load(state: dict[str, Any], ours: dict[str, Generator], numpy_generator: np.
         for name, generator in ours.items():
             generator.set_state(state["ours"][name]["state"])
     return same
+
+
+def seed_everything(config: Config) -> None:
+    """Seed the global generators, and set the number of threads, on which the order of sums depends."""
+    random.seed(config.seed)
+    np.random.seed(config.seed % 2**32)
+    torch.manual_seed(config.seed)
+    if config.threads:
+        torch.set_num_threads(config.threads)
+
+
+def draw_seed(seed: int, number: int, rank: int, iteration: int) -> int:
+    """Seed of generator `number`: the run's own for the first, and hashes of it for all others, because a CPU's
+    generator uses the lower 32 bits only."""
+    if number == rank == iteration == 0:
+        return seed
+    return environment_seed(environment_seed(environment_seed(seed, number), rank), iteration)

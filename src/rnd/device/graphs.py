@@ -20,8 +20,7 @@ import torch
 from torch import Tensor, nn
 
 from rnd.config import Config
-from rnd.data.normalize import RunningMoments
-from rnd.foundation.errors import UserError
+from rnd.device.devices import set_device
 
 F = TypeVar("F", bound=Callable[..., Any])
 M = TypeVar("M", bound=nn.Module)
@@ -95,8 +94,8 @@ def tensors_in(value: Any) -> list[Tensor]:
         return [value]
     if dataclasses.is_dataclass(value):
         value = vars(value)
-    parts = value.values() if isinstance(value, dict) else value if isinstance(value, tuple) else ()
-    return [tensor for part in parts for tensor in tensors_in(part)]
+    items = value.values() if isinstance(value, dict) else value if isinstance(value, tuple) else ()
+    return [tensor for item in items for tensor in tensors_in(item)]
 
 
 def copy_tensors_(mine: list[Tensor], new: list[Tensor]) -> None:
@@ -104,20 +103,6 @@ def copy_tensors_(mine: list[Tensor], new: list[Tensor]) -> None:
     pairs = [(a, b) for a, b in zip(mine, new, strict=True) if a.data_ptr() != b.data_ptr()]
     if pairs:
         torch._foreach_copy_([a for a, _ in pairs], [b for _, b in pairs], non_blocking=True)
-
-
-def find_device(name: str) -> str:
-    """The device that a config's `device` stands for: CUDA for "auto" where it is found, else the CPU."""
-    found = torch.cuda.is_available()
-    if name.startswith("cuda") and not found:
-        raise UserError(f"--device {name}: PyTorch finds no CUDA device here; nearest: --device cpu")
-    return ("cuda" if found else "cpu") if name == "auto" else name
-
-
-def set_device(device: torch.device) -> None:
-    """Make a GPU the current one in this thread."""
-    if device.type == "cuda" and device.index is not None:
-        torch.cuda.set_device(device)
 
 
 def capture_stream() -> torch.cuda.Stream:
@@ -194,13 +179,6 @@ def in_background(function: Callable[[], None], device: torch.device) -> Future[
 
     threading.Thread(target=work, name="compiler", daemon=True).start()
     return done
-
-
-def compile_sums(module: nn.Module, config: Config, device: torch.device) -> None:
-    """Compile the statistics of frames anywhere in a module, so that every byte is read once: the same sums exactly."""
-    for part in module.modules():
-        if isinstance(part, RunningMoments):
-            part.byte_sums = compiled(part.byte_sums, config, device)
 
 
 def autocast(config: Config, device: torch.device) -> contextlib.AbstractContextManager[Any]:

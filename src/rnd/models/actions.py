@@ -21,6 +21,11 @@ def logits_size(spec: ActionSpec) -> int:
     return 2 * spec.sizes[0] if spec.kind == "continuous" else sum(spec.sizes)
 
 
+def dtype(spec: ActionSpec) -> torch.dtype:
+    """The type of action tensors."""
+    return torch.float32 if spec.kind == "continuous" else torch.int64
+
+
 def noise_size(spec: ActionSpec) -> int:
     """Numbers of noise that a sample takes."""
     return spec.sizes[0] if spec.kind == "continuous" else sum(spec.sizes)
@@ -39,7 +44,7 @@ def sample(spec: ActionSpec, logits_BA: Tensor, noise_BA: Tensor) -> Tensor:
     if spec.kind == "continuous":
         mean_BK, log_std_BK = logits_BA.chunk(2, dim=-1)
         return mean_BK + log_std_BK.exp() * noise_BA
-    choices = [part.argmax(-1) for part in (logits_BA + noise_BA).split(spec.sizes, dim=-1)]
+    choices = [group.argmax(-1) for group in (logits_BA + noise_BA).split(spec.sizes, dim=-1)]
     return choices[0] if spec.kind == "discrete" else torch.stack(choices, dim=-1)
 
 

@@ -25,14 +25,15 @@ from rnd.checkpoint.metadata import shape_mismatch
 from rnd.config import BonusOptions, Config, EnvConfig, open_options
 from rnd.config.components import BONUSES
 from rnd.data.normalize import ReturnScaler
-from rnd.device.graphs import channels_last, find_device
+from rnd.device.devices import find_device
+from rnd.device.generators import draw_seed
+from rnd.device.graphs import channels_last
 from rnd.envs.spaces import as_array, like, space_from_dict, space_to_dict
 from rnd.foundation.errors import UserError
 from rnd.foundation.files import read_errors
 from rnd.plugins.episodes import EpisodeMemory
 from rnd.plugins.steps import StepEncoder, Steps, joined
 from rnd.training.ppo import NonFiniteLossError, laid_out_like
-from rnd.training.trainer import draw_seed
 
 FORMAT, CARD = 1, "rnd.bonus"
 MAX_PENDING = 2**31

@@ -28,7 +28,7 @@ from rnd.envs.local import LocalEnvs
 from rnd.envs.splitmix import environment_seed
 from rnd.foundation.errors import UserError
 from rnd.report.events import Events
-from rnd.training.collector import Collector
+from rnd.training.collector import SynchronousCollector
 from rnd.training.evaluation import MAX_STEPS
 
 
@@ -73,7 +73,7 @@ def play(agent: SavedAgent, seed: int, number: int, *, screens: bool) -> Iterato
     with closing(env):
         device = next(agent.policy.parameters()).device
         generator = torch.Generator(device).manual_seed(environment_seed(seed, number) >> 1)
-        collector = Collector(config, env, agent.policy, device, generator)
+        collector = SynchronousCollector(config, env, agent.policy, device, generator)
         collector.start()
         camera = Camera(single_env, env) if screens else None
         events, score, lives = Events(env.spec, single_env, env.buffers.arrays), 0.0, 0

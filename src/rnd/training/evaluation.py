@@ -22,7 +22,7 @@ from rnd.envs.interface import Episode
 from rnd.envs.splitmix import environment_seed
 from rnd.foundation.statistics import difference_interval, interquartile_mean, mean_interval, probability_of_improvement
 from rnd.models import actions as act
-from rnd.training.collector import Actor
+from rnd.models.acting import Actor
 from rnd.training.random_agent import random_actions
 
 AT_ONCE = 128

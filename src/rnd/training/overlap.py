@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import copy
-from concurrent.futures import Future, ThreadPoolExecutor
+import threading
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from typing import Any
@@ -11,17 +11,21 @@ from typing import Any
 import torch
 
 from rnd.data.transitions import Rollout
-from rnd.device.graphs import WARM_UP, copy_tensors_, set_device, tensors_in
+from rnd.device.devices import set_device
+from rnd.device.graphs import WARM_UP, copy_tensors_, tensors_in
 from rnd.device.partition import SMPartition, split_sms
-from rnd.training.collector import Collector
+from rnd.models.policy.base import Policy
+from rnd.training.collector import SynchronousCollector
 
 
 class OverlappedCollector:
     """Collects the next rollout while the caller learns from the last one.
 
     From the second rollout on, the policy that acted is one update older than the policy that learns: not the paper's
-    synchronous loop, and PPO's ratio accounts for it. The first rollouts of a process do not run beside the update, so
-    that graphs are captured undisturbed; the lag is the same. On a GPU each of the two has its own multiprocessors.
+    synchronous loop, and PPO's ratio accounts for it. With `--overlap-refresh epoch` the acting policy takes over the
+    weights after every epoch of the update that runs beside it. The first rollouts of a process do not run beside the
+    update, so that graphs are captured undisturbed; the lag is the same. On a GPU each of the two has its own
+    multiprocessors.
     """
 
     LAG_ROLLOUTS = 2
@@ -29,9 +33,9 @@ class OverlappedCollector:
     CAPTURE_ROLLOUTS = WARM_UP + 1
     """Calls of `collect` in a process after which acting runs beside the update."""
 
-    def __init__(self, collector: Collector):
-        self.inner, self.policy = collector, collector.policy
-        self.actor = collector.policy = copy.deepcopy(collector.policy)
+    def __init__(self, collector: SynchronousCollector, policy: Policy):
+        """`collector` acts with a policy of its own, a copy of `policy`, which learns."""
+        self.inner, self.policy, self.acting_policy = collector, policy, collector.policy
         self.clock = collector.clock
         self._calls = 0
         """Calls of `collect` in the run; decide the lag."""
@@ -40,7 +44,9 @@ class OverlappedCollector:
         self._pending: Future[Rollout] | None = None
         self._learner_copy: Rollout | None = None
         """The copy that is learned from; its tensors are always the same."""
-        device = collector.device
+        config, device = collector.config, collector.device
+        self._refresh = EpochRefresh(policy, self.acting_policy, config.epochs, config.rollout_steps, device)
+        self._refreshes = config.overlap_refresh == "epoch"
         self._pool = ThreadPoolExecutor(1, "collector", initializer=set_device, initargs=(device,))
         self._acting: SMPartition | None = None
         self._learning: SMPartition | None = None
@@ -49,7 +55,7 @@ class OverlappedCollector:
 
     def start(self) -> None:
         self.inner.start()
-        self._update_actor()
+        self._update_acting_policy()
 
     def compile(self) -> Rollout:
         return self.inner.compile()
@@ -62,18 +68,22 @@ class OverlappedCollector:
         self._pending = None
         with self.learner_stream():
             rollout = self._copy_for_learner(rollout)
-            self._update_actor()
+            self._update_acting_policy()
         if self._calls > self.LAG_ROLLOUTS and not last:
-            self._pending = self._pool.submit(self._collect)
+            self._refresh.begin(alternate=self._process_calls <= self.CAPTURE_ROLLOUTS)
+            self._pending = self._pool.submit(self._collect, self._refreshes)
             if self._process_calls <= self.CAPTURE_ROLLOUTS:
-                self._pending.result()
+                self._refresh.wait_for_segment(0) if self._refreshes else self._pending.result()
         return rollout
 
-    def _update_actor(self) -> None:
+    def after_epoch(self, number: int) -> None:
+        if self._refreshes and self._pending is not None:
+            self._refresh.publish(number)
+
+    def _update_acting_policy(self) -> None:
         """Weights and statistics of the policy that learns."""
         with torch.no_grad():
-            now, new = (list(module.state_dict().values()) for module in (self.actor, self.policy))
-            torch._foreach_copy_(now, new)
+            copy_state_(self.acting_policy, state_tensors(self.policy))
 
     def _copy_for_learner(self, rollout: Rollout) -> Rollout:
         if self._learner_copy is None:
@@ -83,13 +93,12 @@ class OverlappedCollector:
         return replace(self._learner_copy, episodes=rollout.episodes, rooms_entered=rollout.rooms_entered)
 
     def wait(self) -> None:
-        """Wait for the rollout that is being collected."""
         if self._pending is not None:
             self._pending.result()
 
     def close(self) -> None:
-        """End the rollout that is being collected at its next step. No other can be collected."""
         self.inner.close()
+        self._refresh.close()
         self._pool.shutdown(wait=True, cancel_futures=True)
 
     def state_dict(self) -> dict[str, Any]:
@@ -97,7 +106,7 @@ class OverlappedCollector:
         pending = self._pending.result() if self._pending else None
         return {
             "inner": self.inner.state_dict(),
-            "actor": self.actor.state_dict(),
+            "actor": self.acting_policy.state_dict(),
             "calls": self._calls,
             "pending": pending.state_dict() if pending else None,
         }
@@ -105,10 +114,10 @@ class OverlappedCollector:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         if "inner" not in state:  # resharded: start as a new collector does
             self.inner.load_state_dict(state)
-            self.actor.load_state_dict(self.policy.state_dict())
+            self.acting_policy.load_state_dict(self.policy.state_dict())
             return
         self.inner.load_state_dict(state["inner"])
-        self.actor.load_state_dict(state["actor"])
+        self.acting_policy.load_state_dict(state["actor"])
         self._calls = int(state["calls"])
         if state["pending"] is not None:
             self._pending = Future()
@@ -117,14 +126,97 @@ class OverlappedCollector:
     @staticmethod
     def reshard(states: list[dict[str, Any]], world: int) -> list[dict[str, Any]]:
         """States of `world` ranks. A rollout that waits to be learned from belongs to the old ranks and is dropped."""
-        return Collector.reshard([state.get("inner", state) for state in states], world)
+        return SynchronousCollector.reshard([state.get("inner", state) for state in states], world)
 
     def learner_stream(self) -> AbstractContextManager[None]:
-        """Where learning from the rollout is launched."""
         return self._learning.use() if self._learning else nullcontext()
 
-    def _collect(self) -> Rollout:
+    def _collect(self, refresh: bool = False) -> Rollout:
         """The host does not wait for the last kernels: learning is launched after them. The pinned host buffers are
         written again after the first policy step of the next rollout, and so after they were copied."""
-        with self._acting.use() if self._acting else nullcontext():
-            return self.inner.collect()
+        try:
+            with self._acting.use() if self._acting else nullcontext():
+                return self.inner.collect(before_step=self._refresh.before_step if refresh else None)
+        finally:
+            self._refresh.finish()
+
+
+class EpochRefresh:
+    """Hands the learner's weights to the acting policy after every epoch, at fixed steps of the rollout.
+
+    The rollout has as many segments as the update has epochs. Segment k acts with the weights after epoch k of the
+    update that runs beside it (segment 0 with those before the update), so that the result does not depend on which of
+    the two threads is faster. The learner copies its weights and goes on; the acting thread waits for its copy.
+    """
+
+    def __init__(self, policy: Policy, acting_policy: Policy, epochs: int, steps: int, device: torch.device):
+        self.policy, self.acting_policy, self.device = policy, acting_policy, device
+        self.segment_of = {-(-steps * k // epochs): k for k in range(1, epochs)}
+        """First step of a segment, to the segment's number."""
+        self._copies: dict[int, list[torch.Tensor]] = {}
+        self._events: dict[int, torch.cuda.Event] = {}
+        self._changed = threading.Condition()
+        self._published = self._reached = 0
+        self._alternate = self._finished = self._closed = False
+
+    def begin(self, alternate: bool) -> None:
+        """A rollout is about to be collected. `alternate`: the learner waits while a segment is collected."""
+        with self._changed:
+            self._published = self._reached = 0
+            self._alternate, self._finished = alternate, False
+
+    def publish(self, number: int) -> None:
+        """Called by the learner after epoch `number`, on its stream."""
+        if number not in self.segment_of.values():
+            return
+        tensors = state_tensors(self.policy)
+        if number not in self._copies:
+            self._copies[number] = [torch.empty_like(tensor) for tensor in tensors]
+        with torch.no_grad():
+            torch._foreach_copy_(self._copies[number], tensors)
+        if self.device.type == "cuda":
+            self._events.setdefault(number, torch.cuda.Event()).record()
+        with self._changed:
+            self._published = number
+            self._changed.notify_all()
+        if self._alternate:
+            self.wait_for_segment(number)
+
+    def wait_for_segment(self, number: int) -> None:
+        """Wait until a segment is acted: the acting thread waits for the next weights, or has finished."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._reached > number or self._finished)
+
+    def finish(self) -> None:
+        """Called by the acting thread at the end of a rollout, also of one that failed."""
+        with self._changed:
+            self._finished = True
+            self._changed.notify_all()
+
+    def before_step(self, t: int) -> None:
+        """Called by the acting thread: takes over the weights where a segment begins."""
+        number = self.segment_of.get(t)
+        if number is None:
+            return
+        with self._changed:
+            self._reached = number
+            self._changed.notify_all()
+            self._changed.wait_for(lambda: self._published >= number or self._closed)
+        if self._closed:
+            raise CancelledError("the collector is closed")
+        if number in self._events:
+            torch.cuda.current_stream().wait_event(self._events[number])
+        copy_state_(self.acting_policy, self._copies[number])
+
+    def close(self) -> None:
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+
+
+def state_tensors(policy: Policy) -> list[torch.Tensor]:
+    return list(policy.state_dict().values())
+
+
+def copy_state_(policy: Policy, values: list[torch.Tensor]) -> None:
+    torch._foreach_copy_(state_tensors(policy), values)

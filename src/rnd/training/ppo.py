@@ -5,6 +5,7 @@ Legend: T steps, N environments, M minibatches.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import torch
@@ -140,15 +141,23 @@ class Learner:
         self._updated = DeviceEvent(self.device)
         self._epoch = GraphedFunction(self.epoch, config, self.device) if ranks.world == 1 else self.epoch
 
-    def update(self, rollout: Rollout, targets: Targets, bonus_targets: Tensor) -> dict[str, float]:
-        """Epochs over minibatches of N / minibatches whole environments, in a fixed order; returns the mean losses."""
+    def update(
+        self,
+        rollout: Rollout,
+        targets: Targets,
+        bonus_targets: Tensor,
+        after_epoch: Callable[[int], None] = lambda number: None,
+    ) -> dict[str, float]:
+        """Epochs over minibatches of N / minibatches whole environments, in a fixed order; returns the mean losses.
+        `after_epoch` is called with 1, 2, ... when that epoch is launched."""
         config, batch = self.config, UpdateBatch.of(rollout, targets, bonus_targets)
         draws = torch.rand(config.epochs, *batch.keep_TN.shape, generator=self.generator, device=self.device)
         totals = {name: torch.zeros((), device=self.device) for name in LOSSES}
-        for draw_TN in draws:
+        for number, draw_TN in enumerate(draws, 1):
             transitions = replace(batch.transitions, draw=draw_TN)
             batch = replace(batch, transitions=transitions, keep_TN=draw_TN < config.keep)
             totals = self._epoch(replace(batch, weight_N=self._rank_weight(batch)), totals)
+            after_epoch(number)
         self._updated.record()
         self._updated.wait()
         count = config.epochs * config.minibatches
@@ -170,6 +179,8 @@ class Learner:
             self.ranks.all_mean_([*gradients, *losses.values()])
             norm = nn.utils.get_total_norm(gradients)
             self.not_finite.logical_or_(~torch.isfinite(norm + losses["loss"]))
+            if self.config.max_grad_norm is not None:
+                nn.utils.clip_grads_with_norm_(self.parameters, self.config.max_grad_norm, norm)
             self.optimizer.step()
             new = losses | {"grad_norm": norm}
             sums = torch._foreach_add(list(totals.values()), [new[name] for name in totals])

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from rnd.config import PolicyOptions
+from rnd.distributed import SINGLE_PROCESS, Ranks
 from rnd.envs.spec import STACK, ActionSpec
 from rnd.models.actions import logits_size
 from rnd.models.networks import AtariTorso, linear, map_linear, pixels, torso_size
@@ -38,8 +39,8 @@ class Policy(nn.Module):
     hidden_size = 0
     """Size of the recurrent state; 0 without memory."""
 
-    def update_statistics(self, obs: Tensor) -> None:
-        """Update statistics of the observations, where there are any, with observations [..., X]."""
+    def update_statistics(self, obs: Tensor, ranks: Ranks = SINGLE_PROCESS) -> None:
+        """Update statistics of the observations, where there are any, with observations [..., X] of all ranks."""
 
     @abstractmethod
     def forward(self, obs_BX: Tensor, hidden_BH: Tensor) -> tuple[PolicyOutput, Tensor]:

@@ -9,11 +9,12 @@ import torch
 from torch import Tensor
 
 from rnd.data.normalize import Whitener
+from rnd.distributed import SINGLE_PROCESS, Ranks
 from rnd.envs.spec import ObservationSpec
 from rnd.models.policy.base import Policy, PolicyOutput
 
 CLIP = 10.0
-"""Deviations from the mean at which an observation is clipped, as in Stable-Baselines3's VecNormalize."""
+"""Standard deviations from the mean at which an observation is clipped, as in Stable-Baselines3's VecNormalize."""
 
 
 class NormalizedPolicy(Policy):
@@ -33,8 +34,8 @@ class NormalizedPolicy(Policy):
         one_hot = torch.tensor(observation.one_hot) if observation.one_hot else numbers
         self.register_buffer("one_hot", one_hot)
 
-    def update_statistics(self, obs: Tensor) -> None:
-        self.whiten.update(obs)
+    def update_statistics(self, obs: Tensor, ranks: Ranks = SINGLE_PROCESS) -> None:
+        self.whiten.update(obs, ranks)
 
     def forward(self, obs_BX: Tensor, hidden_BH: Tensor) -> tuple[PolicyOutput, Tensor]:
         result: tuple[PolicyOutput, Tensor] = self.policy(self.normalized(obs_BX), hidden_BH)

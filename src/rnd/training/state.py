@@ -1,0 +1,109 @@
+"""The state of a run: what is the same on all ranks, what each rank has its own of, and how that is split again."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import numpy as np
+from torch import Generator, nn
+
+from rnd.bonus.base import BonusModule
+from rnd.data.normalize import ReturnScaler
+from rnd.device import generators
+from rnd.distributed import Ranks
+from rnd.envs.interface import VectorEnv
+from rnd.foundation.errors import RunError
+from rnd.metrics.episodes import EpisodeStats
+from rnd.models.policy.base import Policy
+from rnd.training.collector import Collector
+from rnd.training.ppo import Learner
+
+
+class Stateful(Protocol):
+    """What has state in a trainer."""
+
+    iteration: int
+    policy: Policy
+    bonus: BonusModule
+    learner: Learner
+    episodes: EpisodeStats
+    collector: Collector
+    env: VectorEnv
+    generators: dict[str, Generator]
+    random: np.random.Generator
+    ranks: Ranks
+
+    def scalers(self) -> dict[str, ReturnScaler]: ...
+
+    def modules(self) -> dict[str, nn.Module]: ...
+
+    def seed_draws(self) -> None: ...
+
+
+SHARED = ("iteration", "policy", "bonus", "optimizer", "episodes")
+"""Entries that are the same on all ranks."""
+PER_RANK = ("collector", "env", "generators")
+"""Entries that each rank has its own of, beside the scalers."""
+
+
+def save(trainer: Stateful) -> dict[str, Any]:
+    """Everything that the next iteration depends on. Nested dicts of tensors, arrays and JSON.
+
+    All ranks call this together. That of rank 0 holds the states of the others, and is the one to be written.
+    """
+    own = {
+        **{name: scaler.state_dict() for name, scaler in trainer.scalers().items()},
+        "collector": trainer.collector.state_dict(),
+        "env": trainer.env.state_dict(),
+        "generators": generators.save(trainer.generators, trainer.random),
+    }
+    return {
+        "iteration": trainer.iteration,
+        "policy": trainer.policy.state_dict(),
+        "bonus": trainer.bonus.state_dict(),
+        "optimizer": trainer.learner.state_dict(),
+        "episodes": trainer.episodes.state_dict(),
+        **own,
+        "other_ranks": trainer.ranks.gather(own)[1:],
+    }
+
+
+def load(trainer: Stateful, saved: dict[str, Any]) -> bool:
+    """Restore rank 0's `saved`. Returns False where the random draws will differ."""
+    shared, states = trainer.ranks.on_rank0(lambda: shared_entries(trainer, saved)), []
+    if trainer.ranks.is_rank0:
+        own_names = (*trainer.scalers(), *PER_RANK)
+        states = reshard(trainer, [{name: saved[name] for name in own_names}, *saved.get("other_ranks", [])])
+    own = trainer.ranks.scatter(states)
+    trainer.iteration = int(shared["iteration"])
+    trainer.policy.load_state_dict(shared["policy"])
+    trainer.bonus.load_state_dict(shared["bonus"])
+    trainer.learner.load_state_dict(shared["optimizer"])
+    trainer.episodes.load_state_dict(shared["episodes"])
+    for name, scaler in trainer.scalers().items():
+        scaler.load_state_dict(own[name])
+    trainer.collector.load_state_dict(own["collector"])
+    trainer.env.load_state_dict(own["env"])
+    if own["generators"] is None:
+        trainer.seed_draws()
+        return False
+    return generators.load(own["generators"], trainer.generators, trainer.random)
+
+
+def reshard(trainer: Stateful, states: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """One state per rank from the states of another number of ranks. Generators cannot be split: they are seeded
+    anew."""
+    world = trainer.ranks.world
+    if len(states) == world:
+        return states
+    owners: dict[str, Any] = {**trainer.scalers(), "collector": trainer.collector, "env": trainer.env}
+    split = {name: owner.reshard([state[name] for state in states], world) for name, owner in owners.items()}
+    return [{name: found[rank] for name, found in split.items()} | {"generators": None} for rank in range(world)]
+
+
+def shared_entries(trainer: Stateful, saved: dict[str, Any]) -> dict[str, Any]:
+    for name, module in trainer.modules().items():
+        missing = module.state_dict().keys() - saved.get(name, {}).keys()
+        if missing:
+            raise RunError(f"the checkpoint lacks the state of {name}: {', '.join(sorted(missing))}")
+    return {name: saved[name] for name in SHARED}

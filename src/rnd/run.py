@@ -6,19 +6,18 @@ import dataclasses
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 
 from rnd import envs
-from rnd.checkpoint import checkpoint, trust
-from rnd.checkpoint.checkpoint import Checkpoint
+from rnd.checkpoint import trust
 from rnd.checkpoint.checkpointer import Checkpointer, NotSavedError
 from rnd.checkpoint.folder import FILES, RunFolder
 from rnd.checkpoint.interrupt import Interrupts
-from rnd.checkpoint.metadata import check_fits, check_number, check_types, damaged_files, shape_mismatch
+from rnd.checkpoint.metadata import check_fits
+from rnd.checkpoint.saved_run import SavedRun
 from rnd.config import Config
 from rnd.config.components import resolve
 from rnd.device import memory
@@ -29,11 +28,12 @@ from rnd.envs.interface import VectorEnv
 from rnd.envs.registry import as_saved
 from rnd.foundation.console import say
 from rnd.foundation.errors import InterruptedRunError, RunError
-from rnd.foundation.files import name_aside, read_errors, read_json
+from rnd.foundation.files import read_errors
+from rnd.foundation.text import count, duration
 from rnd.metrics.health import RunHealth
 from rnd.metrics.metrics import CsvWriter, Row, RunInfo, Writers, check_writers, make_writers, read_csv, truncate
 from rnd.metrics.places import PlacesWriter
-from rnd.metrics.progress import Phase, Trend, count, duration, shown
+from rnd.metrics.progress import Phase, Trend, shown
 from rnd.training.ppo import NonFiniteLossError
 from rnd.training.trainer import Trainer, needs_random_start, random_steps
 
@@ -65,39 +65,12 @@ def resume(path: Path, console: Console, frames: int | None = None, trusted: boo
     With another number of ranks the environments are divided among those. Only rank 0 reads the checkpoint. `trusted`:
     code that the run names may be imported; see `rnd.checkpoint.trust`.
     """
-    saved: Checkpoint | None = None
-    damaged: dict[Path, Path] = {}
-
-    def read_config() -> Config:
-        config = folder.config()
-        trust.check(config, folder.path / "config.json", trusted)
-        return config
-
-    def read() -> dict[str, Any] | None:
-        nonlocal saved
-        saved = newest(folder, console)
-        damaged.update(inspect(folder, saved, console))
-        return saved.metadata | {"env": list(saved.state["env"])} if saved else None
-
-    def check_networks() -> None:
-        problem = shape_mismatch(config, env.spec, saved.state) if saved else None
-        if problem:
-            raise RunError(f"the checkpoint {problem}")
-
     with process_group() as ranks, Interrupts() as stop:
         folder, console = ranks.on_rank0(lambda: RunFolder.open(path)), console_of(ranks, console)
         with locked(folder, ranks):
-            config = ranks.on_rank0(read_config)
-            with read_errors(folder.path / "config.json", "a config"):
-                config.validate()
-                config = resolve(ranks.config_of_resumed_run(config))
-                config.validate()
-            if frames is not None:
-                config = dataclasses.replace(config, frames=frames)
-                config.validate()
-            check_writers(config)
-            ranks = ranks.on(config.device)
-            metadata = ranks.on_rank0(read)
+            config = resumed_config(folder, ranks, frames, trusted)
+            ranks, saved = ranks.on(config.device), SavedRun(folder)
+            metadata = ranks.on_rank0(lambda: saved.read(console))
             if metadata and metadata["iteration"] >= config.iterations:
                 frames_done = f"{metadata['frames']:,} frames"
                 say(console, f"{path} is finished: {frames_done}; to continue: rnd resume {path} --frames N")
@@ -106,12 +79,11 @@ def resume(path: Path, console: Console, frames: int | None = None, trusted: boo
             with memory.guarded(config), closing(make_envs(emulated, ranks)) as env:
                 if metadata:
                     check_fits(metadata, config, env.spec)
-                    ranks.on_rank0(check_networks)
+                    ranks.on_rank0(lambda: saved.check_networks(config, env.spec))
                 trainer = Trainer(config, env, ranks)
-                for file, aside in damaged.items():
-                    file.rename(aside)
+                saved.keep_damaged()
                 if metadata:
-                    restore(trainer, saved, metadata, folder, console)
+                    restore(trainer, saved, metadata, console)
                 else:
                     begin(trainer, folder, console, stop)
                 if ranks.is_rank0:
@@ -119,6 +91,26 @@ def resume(path: Path, console: Console, frames: int | None = None, trusted: boo
                     folder.write_json("config.json", config.to_dict())
                 work(trainer, folder, console, stop, metadata)
     return folder
+
+
+def resumed_config(folder: RunFolder, ranks: Ranks, frames: int | None, trusted: bool) -> Config:
+    """This rank's config of a run that continues, checked."""
+    config = ranks.on_rank0(lambda: trusted_config(folder, trusted))
+    with read_errors(folder.path / "config.json", "a config"):
+        config.validate()
+        config = resolve(ranks.config_of_resumed_run(config))
+        config.validate()
+    if frames is not None:
+        config = dataclasses.replace(config, frames=frames)
+        config.validate()
+    check_writers(config)
+    return config
+
+
+def trusted_config(folder: RunFolder, trusted: bool) -> Config:
+    config = folder.config()
+    trust.check(config, folder.path / "config.json", trusted)
+    return config
 
 
 def make_envs(config: Config, ranks: Ranks) -> VectorEnv:
@@ -150,56 +142,18 @@ def locked(folder: RunFolder, ranks: Ranks) -> Iterator[None]:
 def begin(trainer: Trainer, folder: RunFolder, console: Console, stop: Interrupts) -> None:
     """The first steps of a run: the random agent, then the first observations."""
     if trainer.ranks.is_rank0:
-        rewind(folder, dict.fromkeys(FILES, 0))
+        for name in FILES:
+            truncate(folder.path / name, 0)
     banner(trainer, folder, console)
     random_start(trainer, folder, console, stop)
     trainer.start()
 
 
-def newest(folder: RunFolder, console: Console) -> Checkpoint | None:
-    """The checkpoint to continue from. Damaged ones after it are reported."""
-    saved, problems = checkpoint.newest(folder.checkpoints)
-    for problem in problems:
-        say(console, f"damaged checkpoint: {problem}")
-    if saved and problems:
-        say(console, f"falling back to {saved.path}")
-    if not saved:
-        say(console, f"{folder.checkpoints} has no checkpoint: the run begins again")
-    return saved
-
-
-def inspect(folder: RunFolder, saved: Checkpoint | None, console: Console) -> dict[Path, Path]:
-    """Report what is missing, damaged or altered, before anything is changed; returns the files that will be renamed,
-    and their new names."""
-    metadata = saved.metadata if saved else None
-    if saved and metadata:
-        with read_errors(saved.path, "a checkpoint of a run"):
-            check_types(metadata)
-            check_number(saved.state, folder.config())
-            before, now = Config.from_dict(metadata["config"]).flat(), folder.config().flat()
-        names = [name for name in now if name not in ("env.num_envs", "env.first", "ranks")]  # torchrun's
-        changed = [f"{name} {before.get(name)} -> {now[name]}" for name in names if before.get(name) != now[name]]
-        if changed:
-            say(console, f"{folder.path / 'config.json'} differs from the checkpoint: {', '.join(changed)}")
-    problems = damaged_files(metadata, folder.path)
-    try:
-        if not isinstance(read_json(folder.path / "run.json").get("resumed", []), list):
-            raise ValueError("resumed is no list")
-    except (OSError, ValueError, AttributeError, RecursionError) as error:
-        problems["run.json"] = f"it cannot be read: {error}"
-    aside = {path: name_aside(path) for name in problems if (path := folder.path / name).exists()}
-    for name, problem in problems.items():
-        kept = f"it is kept as {aside[folder.path / name].name}, and " if folder.path / name in aside else ""
-        say(console, f"{folder.path / name}: {problem}; {kept}a new one begins")
-    return aside
-
-
-def restore(
-    trainer: Trainer, saved: Checkpoint | None, metadata: dict[str, Any], folder: RunFolder, console: Console
-) -> None:
+def restore(trainer: Trainer, saved: SavedRun, metadata: dict[str, Any], console: Console) -> None:
     """Restore trainer and files to the moment of a checkpoint, which rank 0 has read."""
+    folder = saved.folder
     try:
-        exact = trainer.load_state_dict(saved.state if saved else {})
+        exact = trainer.load_state_dict(saved.state)
     except (LookupError, ValueError, RuntimeError, TypeError, AttributeError, ArithmeticError) as error:
         raise RunError(f"the checkpoint in {folder.path} does not fit this version of rnd: {error}") from error
     banner(trainer, folder, console)
@@ -211,24 +165,12 @@ def restore(
         now = device_text(trainer.config, trainer.device.type)
         say(console, f"the run moves from {before} to {now}: its random draws differ from now on")
     if trainer.ranks.is_rank0:
-        assert saved is not None
-        checkpoint.set_aside(folder.checkpoints, after=saved.path)
-        rewind(folder, metadata["sizes"])
-        path = folder.path / "run.json"
-        described = read_json(path) if path.exists() else {}
-        stamp = {"iteration": trainer.iteration, "at": datetime.now(UTC).isoformat(timespec="seconds")}
-        folder.write_json("run.json", described | {"resumed": [*described.get("resumed", []), stamp]})
+        saved.rewind(trainer.iteration)
 
 
 def device_text(config: Config, device: str) -> str:
     """Device and number of ranks of a run, as text."""
     return device if config.ranks == 1 else f"{device} on {config.ranks} ranks"
-
-
-def rewind(folder: RunFolder, sizes: dict[str, int]) -> None:
-    """Cut the growing files back: no row is missing before the checkpoint, none is doubled after it."""
-    for name in FILES:
-        truncate(folder.path / name, sizes[name])
 
 
 def random_start(trainer: Trainer, folder: RunFolder, console: Console, stop: Interrupts) -> None:

@@ -14,7 +14,7 @@ import pytest
 from rnd import cli
 from rnd.config import Config
 from rnd.config.presets import preset
-from rnd.metrics.progress import count
+from rnd.foundation.text import count
 from rnd.report.aggregate import mean_and_error
 from rnd.report.chart import Series, line_chart, ticks
 from rnd.report.maps import PYRAMID, map_of, visits

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
-from rnd.metrics.progress import duration
+from rnd.foundation.text import duration
 
 T = TypeVar("T")
 

@@ -13,8 +13,8 @@ from rnd.cli import parse, positional
 from rnd.config.ranges import Frames, PositiveFloat, PositiveInt, Seed
 from rnd.foundation.console import say
 from rnd.foundation.errors import RunError, UserError, nearest
+from rnd.foundation.text import count, duration
 from rnd.jobs.planned import PlannedRun, State
-from rnd.metrics.progress import count, duration
 from rnd.paper.drawing import draw_recipe, image_name, lines_of
 from rnd.paper.plan import Scale, planned_runs
 from rnd.paper.recipes import RECIPES, Recipe, bonuses

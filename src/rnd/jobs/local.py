@@ -13,10 +13,11 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemaining
 from rnd.envs.registry import cores, on_gpu
 from rnd.foundation.console import say
 from rnd.foundation.files import open_regular
+from rnd.foundation.text import count
 from rnd.jobs.planned import PlannedRun
 from rnd.jobs.process import last_line, start_process
 from rnd.jobs.scheduler import Outcome, frames_done, job_files, limit_threads
-from rnd.metrics.progress import LINE_EVERY, count
+from rnd.metrics.progress import LINE_EVERY
 
 POLL = 0.5
 """Seconds between two checks of the jobs."""

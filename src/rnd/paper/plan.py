@@ -13,8 +13,8 @@ from pathlib import Path
 
 from rnd.config import Config
 from rnd.foundation.errors import UserError, nearest
+from rnd.foundation.text import count
 from rnd.jobs.planned import PlannedRun
-from rnd.metrics.progress import count
 from rnd.paper.recipes import Recipe
 from rnd.report.runs import digest, game_of
 

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rnd.metrics.progress import count
+from rnd.foundation.text import count
 from rnd.report.aggregate import Curve
 from rnd.report.markup import Html, markup
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from rnd.foundation.files import replacing_by_name, write_atomically
 from rnd.foundation.tables import csv_text
-from rnd.metrics.progress import count
+from rnd.foundation.text import count
 from rnd.report.aggregate import Curve, align, interquartile, mean_and_error
 from rnd.report.runs import Run, averaged
 

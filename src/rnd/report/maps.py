@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from rnd.config.presets import is_minigrid
-from rnd.metrics.progress import count
+from rnd.foundation.text import count
 from rnd.report.layout import Layout, layout_of
 from rnd.report.markup import Html, data_url, markup
 from rnd.report.runs import Group

@@ -14,8 +14,9 @@ import numpy as np
 from rnd import __version__
 from rnd.foundation import statistics
 from rnd.foundation.files import make_folder, read_file, write_atomically
+from rnd.foundation.text import count, duration
 from rnd.metrics.health import RunHealth
-from rnd.metrics.progress import Trend, count, duration
+from rnd.metrics.progress import Trend
 from rnd.report.aggregate import align, mean_and_error, thin
 from rnd.report.chart import Seed, Series, colour_class, line_chart, number
 from rnd.report.maps import map_of, style

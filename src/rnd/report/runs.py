@@ -19,8 +19,8 @@ from rnd.config.components import resolve
 from rnd.config.presets import changes
 from rnd.foundation.errors import UserError
 from rnd.foundation.files import read_json
+from rnd.foundation.text import count
 from rnd.metrics.metrics import read_csv
-from rnd.metrics.progress import count
 
 Columns = dict[str, np.ndarray]
 

@@ -1,0 +1,20 @@
+"""Numbers and times as people read them."""
+
+from __future__ import annotations
+
+
+def count(value: float) -> str:
+    """1,234 or 1.97 G or 100 M: short and readable."""
+    for size, letter in ((1e9, "G"), (1e6, "M")):
+        if value >= size:
+            return f"{value / size:.2f}".rstrip("0").rstrip(".") + f" {letter}"
+    return f"{value:,.0f}"
+
+
+def duration(seconds: float) -> str:
+    """1:02:03, or 12 d 3 h from two days on."""
+    seconds = max(0.0, seconds)
+    if seconds >= 2 * 86400:
+        return f"{int(seconds // 86400)} d {int(seconds % 86400 // 3600)} h"
+    hours, rest = divmod(int(seconds), 3600)
+    return f"{hours}:{rest // 60:02d}:{rest % 60:02d}"

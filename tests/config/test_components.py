@@ -19,7 +19,6 @@ from rnd.config.components import BONUSES, POLICIES, WRITERS, Registry, resolve,
 from rnd.config.presets import changes, preset, small
 from rnd.foundation.errors import UserError
 from rnd.metrics.metrics import RunInfo
-from rnd.models.policy.cnn import CNN
 from rnd.models.policy.mlp import MLP
 
 PLUGIN = """
@@ -193,19 +192,3 @@ def test_writers_are_named_by_commas():
     assert resolved.flat()["writer_options.wandb.project"] == "rnd"
     assert isinstance(resolved.writer_options, WriterOptions)
     assert RunInfo(Path("x"), resolved, 0).config is resolved
-
-
-def test_configs_of_earlier_versions_are_read():
-    """Options were fields of the run, and W&B was a switch."""
-    old = resolve(preset("montezuma")).to_dict()
-    for name in ("policy_options", "writer_options", "writers"):
-        del old[name]
-    old |= {"policy_width": 32, "policy_kernel": 3, "wandb": True}
-    old["bonus_options"] = old["bonus_options"] | {"count_power": "1"}
-    assert resolve(Config.from_dict(old)).policy_options == CNN.Options(3)
-    assert resolve(Config.from_dict(old)).bonus_options == BonusOptions()
-    assert resolve(Config.from_dict(old | {"policy": "mlp"})).policy_options == MLP.Options(32)
-    gru = resolve(Config.from_dict(old | {"policy": "gru"})).policy_options
-    assert (gru.width, gru.kernel, gru.cell) == (32, 3, "torch")
-    assert resolve(Config.from_dict(old | {"bonus": "count"})).bonus_options.power == "1"
-    assert Config.from_dict(old).writers == "tensorboard,wandb"

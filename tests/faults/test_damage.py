@@ -108,7 +108,9 @@ def test_newer_format_is_refused(broken):
     del content["sha256"]
     content |= {"format": FORMAT + 1, "rnd": "9.9.9"}
     path.write_text(json.dumps(content | {"sha256": checkpoint.signature(content)}))
-    with pytest.raises(UserError, match=rf"format {FORMAT + 1} \(written by rnd 9.9.9\).* reads formats up to {FORMAT}"):
+    with pytest.raises(
+        UserError, match=rf"format {FORMAT + 1} \(written by rnd 9.9.9\).* reads formats up to {FORMAT}"
+    ):
         resume(broken)
 
 

@@ -291,7 +291,7 @@ class Config:
     def from_dict(data: dict[str, Any]) -> Config:
         """The inverse of `to_dict`. Imports nothing: options that a component declares itself are read as they are, and
         `rnd.config.components.resolve` checks them."""
-        values = _upgraded(data)
+        values = dict(data)
         for name, group in (("env", EnvConfig), ("checkpoint", CheckpointConfig)):
             values[name] = _construct(group, values.get(name, {}), name + ".")
         for name, base in OPTION_GROUPS.items():
@@ -349,24 +349,6 @@ def _leaves(group: Any, prefix: str = "") -> Iterator[tuple[str, Any, Mapping[st
             yield from _leaves(value, f"{prefix}{item.name}.")
         else:
             yield prefix + item.name, value, item.metadata
-
-
-def _upgraded(data: dict[str, Any]) -> dict[str, Any]:
-    """A config of an earlier version in today's fields: options were not yet those of a component."""
-    values = dict(data)
-    width, kernel, wandb = (values.pop(name, None) for name in ("policy_width", "policy_kernel", "wandb"))
-    if width is not None and "policy_options" not in values:
-        fields = {"mlp": ("width",), "gru": ("width", "kernel", "cell"), "cnn": ("kernel",)}
-        own = fields.get(values.get("policy", ""), ())
-        before = {"width": width, "kernel": kernel or 4, "cell": "torch"}
-        values["policy_options"] = {name: before[name] for name in own}
-    if wandb:
-        values["writers"] = "tensorboard,wandb"
-    bonus = {**values.get("bonus_options", {})}
-    power = bonus.pop("count_power", None)
-    if power is not None and values.get("bonus") == "count":
-        bonus["power"] = power
-    return values | {"bonus_options": bonus}
 
 
 def _construct(cls: type[Any], values: dict[str, Any], prefix: str) -> Any:

@@ -78,9 +78,9 @@ class Transitions:
         rest = self._each(lambda x: x[step_C, env_C][None])
         return Transitions(frames, age, self.actions[step_C, env_C][None], self.stack, *rest)
 
-    def _each(self, part: Callable[[Tensor], Tensor]) -> list[Tensor | None]:
-        """`part` of the tensors that only some bonuses read."""
-        return [None if x is None else part(x) for x in (self.first_visit, self.draw)]
+    def _each(self, select: Callable[[Tensor], Tensor]) -> list[Tensor | None]:
+        """`select` of the tensors that only some bonuses read."""
+        return [None if x is None else select(x) for x in (self.first_visit, self.draw)]
 
     @staticmethod
     def pairs(obs: Tensor, actions: Tensor, next_obs: Tensor) -> Transitions:
@@ -118,10 +118,11 @@ class Rollout:
 
     def state_dict(self) -> dict[str, Any]:
         """Tensors (copied) and plain data."""
-        parts = self.transitions
+        transitions = self.transitions
+        frames = {name: value.clone() for name, value in vars(transitions).items() if isinstance(value, Tensor)}
         return {
-            "transitions": {name: value.clone() for name, value in vars(parts).items() if isinstance(value, Tensor)},
-            "stack": parts.stack,
+            "transitions": frames,
+            "stack": transitions.stack,
             "tensors": {name: value.clone() for name, value in vars(self).items() if isinstance(value, Tensor)},
             "episodes": [[e.env, e.episode_return, e.length, sorted(e.rooms)] for e in self.episodes],
             "rooms_entered": list(self.rooms_entered),
@@ -131,9 +132,6 @@ class Rollout:
     def from_state(state: dict[str, Any], device: torch.device) -> Rollout:
         transitions = {name: value.to(device) for name, value in state["transitions"].items()}
         tensors = {name: value.to(device) for name, value in state["tensors"].items()}
-        # In earlier checkpoints the bootstrap has another name, or is part of the rewards.
-        earlier = tensors.pop("beyond_TN", torch.zeros_like(tensors["rewards_ext_TN"]))
-        tensors.setdefault("truncation_bootstrap_TN", earlier)
         return Rollout(
             transitions=Transitions(**transitions, stack=state["stack"]),
             **tensors,

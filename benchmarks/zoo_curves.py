@@ -19,7 +19,7 @@ from pathlib import Path
 
 import numpy as np
 
-from rnd.paper.recipes import SIX_GAMES, TABLE1
+from rnd.paper.experiments import SIX_GAMES, TABLE1
 from rnd.report.figure import Line, Panel, Plot, ReferenceLine, draw
 from rnd.report.runs import Run, read_run
 

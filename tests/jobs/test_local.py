@@ -18,8 +18,8 @@ from rnd.jobs.local import LocalJobs
 from rnd.jobs.planned import State
 from rnd.jobs.scheduler import frames_done, limit_threads
 from rnd.models.policy.mlp import WidthOptions
+from rnd.paper.experiments import Arm, Experiment
 from rnd.paper.plan import Scale, planned_runs
-from rnd.paper.recipes import Arm, Recipe
 
 ROLLOUTS = 30
 """Rollouts of the run that is interrupted."""
@@ -45,14 +45,14 @@ PROGRAM = """
 import signal, sys
 import test_local
 from rnd import cli
-from rnd.paper import recipes
+from rnd.paper import experiments
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell ignores it for tests in the background
-recipes.RECIPES["tiny"] = lambda: test_local.recipe(test_local.ROLLOUTS, 1, test_local.SLOW_ENV)
+experiments.EXPERIMENTS["tiny"] = lambda: test_local.experiment(test_local.ROLLOUTS, 1, test_local.SLOW_ENV)
 cli.main(["paper", "tiny", "--jobs", "2", "--out", sys.argv[1]])
 """
 
 
-def recipe(rollouts: int = 6, arms: int = 2, env_id: str = "CartPole-v1") -> Recipe:
+def experiment(rollouts: int = 6, arms: int = 2, env_id: str = "CartPole-v1") -> Experiment:
     """An experiment of seconds with the form of a real one."""
     config = small(env_id)
     config = replace(
@@ -65,7 +65,7 @@ def recipe(rollouts: int = 6, arms: int = 2, env_id: str = "CartPole-v1") -> Rec
     )
     config = replace(config, frames=rollouts * config.frames_per_rollout)
     both = (Arm("rnd", "RND", config), Arm("none", "PPO", replace(config, bonus="none")))
-    return Recipe("tiny", "Tiny", both[:arms], seeds=1)
+    return Experiment("tiny", "Tiny", both[:arms], seeds=1)
 
 
 def run_all(found, jobs=2):
@@ -73,7 +73,7 @@ def run_all(found, jobs=2):
 
 
 def test_runs_are_trained_and_finished(tmp_path):
-    found = planned_runs(recipe(), Scale(), tmp_path)
+    found = planned_runs(experiment(), Scale(), tmp_path)
     outcomes = run_all(found)
     assert {o.planned.group for o in outcomes} == {"rnd", "none"} and not any(o.problem for o in outcomes)
     assert {run.state() for run in found} == {State.FINISHED}
@@ -81,7 +81,7 @@ def test_runs_are_trained_and_finished(tmp_path):
 
 
 def test_a_failing_run_is_reported_and_the_others_continue(tmp_path):
-    good, bad = planned_runs(recipe(2), Scale(), tmp_path)
+    good, bad = planned_runs(experiment(2), Scale(), tmp_path)
     config = replace(bad.config, env=replace(bad.config.env, id="CartPole-v77"), name="bad")
     outcomes = {o.planned.group: o.problem for o in run_all([replace(bad, config=config), good])}
     assert outcomes["rnd"] is None
@@ -129,7 +129,7 @@ def alive(folder: Path) -> list[str]:
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
 def test_interrupted_and_repeated_the_command_completes(tmp_path, how):
     out = tmp_path / "out"
-    (run,) = planned_runs(recipe(ROLLOUTS, 1, SLOW_ENV), Scale(), out)
+    (run,) = planned_runs(experiment(ROLLOUTS, 1, SLOW_ENV), Scale(), out)
     metrics = run.path / "metrics.csv"
     (tmp_path / "slow").touch()
     first = start(tmp_path, out)

@@ -14,8 +14,8 @@ from rich.console import Console
 from rnd.foundation.errors import UserError, install
 from rnd.jobs.planned import State
 from rnd.jobs.ray_jobs import Needs, RayJobs, prepare
+from rnd.paper.experiments import figure3
 from rnd.paper.plan import Scale, planned_runs
-from rnd.paper.recipes import figure3
 
 SCALE = 3e-6
 """3 arms × 2 seeds; three rollouts of 4 environments per run."""

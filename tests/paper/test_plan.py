@@ -13,9 +13,9 @@ from rnd.config import BonusOptions
 from rnd.config.presets import small
 from rnd.foundation.errors import UserError
 from rnd.jobs.planned import State
-from rnd.paper.drawing import draw_recipe, plot_of
+from rnd.paper.drawing import draw_experiment, plot_of
+from rnd.paper.experiments import EXPERIMENTS, Arm, Experiment
 from rnd.paper.plan import Scale, planned_runs
-from rnd.paper.recipes import RECIPES, Arm, Recipe
 from rnd.paper.speed import frames_per_second
 
 STORED = Path(__file__).parents[1] / "report" / "stored"
@@ -24,15 +24,15 @@ STORED = Path(__file__).parents[1] / "report" / "stored"
 def test_figures_share_their_runs(tmp_path):
     """The RND arm with the paper's defaults is one run per seed, for all figures."""
     paths = [
-        {run.path for run in planned_runs(RECIPES[name](), Scale(), tmp_path, only=arm, seed=1)}
+        {run.path for run in planned_runs(EXPERIMENTS[name](), Scale(), tmp_path, only=arm, seed=1)}
         for name, arm in (("figure5", "int-0.99-ext-0.999"), ("figure6", "cnn-128"), ("figure8", "rnd"))
     ]
     assert paths[0] == paths[1] == paths[2]
-    assert len({run.path for run in planned_runs(RECIPES["figure4"](), Scale(), tmp_path)}) == 30
+    assert len({run.path for run in planned_runs(EXPERIMENTS["figure4"](), Scale(), tmp_path)}) == 30
 
 
 def test_scale_shrinks_frames_environments_and_seeds_alone():
-    config = RECIPES["figure3"]().arms[0].config
+    config = EXPERIMENTS["figure3"]().arms[0].config
     small = Scale(0.0001).config(config)
     assert small.env.num_envs == 12  # 128 / 10 = 12.8, a multiple of 4
     assert small.frames % small.frames_per_rollout == 0
@@ -42,14 +42,14 @@ def test_scale_shrinks_frames_environments_and_seeds_alone():
     assert same == config  # nothing else has changed
     assert [Scale(0.0001).seeds(n) for n in (1, 3, 5, 10)] == [1, 2, 2, 2]
     assert Scale(0.5).seeds(10) == 8
-    assert Scale(1).config(config) is config and Scale(1).describe(RECIPES["figure3"]()) is None
-    text = Scale(0.0001).describe(RECIPES["figure3"]())
+    assert Scale(1).config(config) is config and Scale(1).describe(EXPERIMENTS["figure3"]()) is None
+    text = Scale(0.0001).describe(EXPERIMENTS["figure3"]())
     assert text == f"{small.frames:,} frames per run (×0.0001), 12 environments, 2 of 5 seeds"
 
 
 @pytest.mark.parametrize("factor", [1, 0.3, 0.01, 0.001, 0.0003])
 def test_scaled_arms_of_figure6_stay_apart_and_train_the_predictor_on_equal_batches(factor):
-    arms = [Scale(factor).config(arm.config) for arm in RECIPES["figure6"]().arms[:3]]
+    arms = [Scale(factor).config(arm.config) for arm in EXPERIMENTS["figure6"]().arms[:3]]
     smallest = arms[0].env.num_envs
     assert len({config.env.num_envs for config in arms}) == 3 and arms[0].keep == 1
     assert [config.keep * config.env.num_envs for config in arms] == pytest.approx([smallest] * 3)
@@ -62,14 +62,14 @@ def test_a_scale_outside_is_refused(factor):
 
 
 def test_one_arm_and_one_seed(tmp_path):
-    found = planned_runs(RECIPES["figure3"](), Scale(), tmp_path, only="episodic-0.99", seed=4)
+    found = planned_runs(EXPERIMENTS["figure3"](), Scale(), tmp_path, only="episodic-0.99", seed=4)
     assert [(run.group, run.config.seed) for run in found] == [("episodic-0.99", 4)]
     with pytest.raises(UserError, match=r"nonepisodic-0\.99"):
-        planned_runs(RECIPES["figure3"](), Scale(), tmp_path, only="nonepisodic")
+        planned_runs(EXPERIMENTS["figure3"](), Scale(), tmp_path, only="nonepisodic")
     with pytest.raises(UserError, match=r"figure1 has only seed 1, not 2"):
-        planned_runs(RECIPES["figure1"](), Scale(), tmp_path, seed=2)
+        planned_runs(EXPERIMENTS["figure1"](), Scale(), tmp_path, seed=2)
     with pytest.raises(UserError, match=r"seeds 1 to 2 at this scale, not 3"):
-        planned_runs(RECIPES["figure3"](), Scale(5e-7), tmp_path, seed=3)
+        planned_runs(EXPERIMENTS["figure3"](), Scale(5e-7), tmp_path, seed=3)
 
 
 def store(planned, name):
@@ -80,13 +80,13 @@ def store(planned, name):
 
 
 def test_states_and_a_half_done_image(tmp_path):
-    recipe, scale = RECIPES["figure3"](), Scale(1e-5)
-    found = planned_runs(recipe, scale, tmp_path)
+    experiment, scale = EXPERIMENTS["figure3"](), Scale(1e-5)
+    found = planned_runs(experiment, scale, tmp_path)
     assert {run.state() for run in found} == {State.MISSING}
     store(found[0], "rnd-s1")
     store(found[1], "rnd-s3")
     assert [run.state() for run in found[:3]] == [State.FINISHED, State.PARTIAL, State.MISSING]
-    paths = draw_recipe(recipe, found, scale, tmp_path, iqm=False)
+    paths = draw_experiment(experiment, found, scale, tmp_path, iqm=False)
     assert paths[0].name == "figure3-scale-1e-05.png"
     with paths[2].open() as file:
         rows = list(csv.DictReader(file))
@@ -95,7 +95,7 @@ def test_states_and_a_half_done_image(tmp_path):
 
 
 def test_the_papers_best_return_is_in_the_panel_of_best_returns(tmp_path):
-    panels = plot_of(RECIPES["figure3"](), [], Scale()).panels
+    panels = plot_of(EXPERIMENTS["figure3"](), [], Scale()).panels
     assert {panel.measure: [line.value for line in panel.references] for panel in panels} == {
         "return_mean": [],
         "return_best": [6_700],
@@ -104,12 +104,12 @@ def test_the_papers_best_return_is_in_the_panel_of_best_returns(tmp_path):
 
 
 def test_table1_compares_with_the_paper(tmp_path):
-    recipe = RECIPES["table1"]()
-    found = planned_runs(recipe, Scale(), tmp_path)
+    experiment = EXPERIMENTS["table1"]()
+    found = planned_runs(experiment, Scale(), tmp_path)
     rnd = [run for run in found if run.group == "montezuma-rnd"]
     for run, name in zip(rnd, ("rnd-s1", "rnd-s2"), strict=False):
         store(run, name)
-    paths = draw_recipe(recipe, found, Scale(), tmp_path, iqm=False)
+    paths = draw_experiment(experiment, found, Scale(), tmp_path, iqm=False)
     with paths[2].open() as file:
         row = next(r for r in csv.DictReader(file) if (r["game"], r["method"]) == ("Montezuma's Revenge", "RND"))
     last = []
@@ -123,7 +123,7 @@ def test_table1_compares_with_the_paper(tmp_path):
 
 def test_table1_shows_what_is_finished_and_states_what_is_missing(tmp_path, monkeypatch, capsys):
     """One finished, one running (or failed) and one missing seed; the command itself trains nothing here."""
-    found = planned_runs(RECIPES["table1"](), Scale(), tmp_path)
+    found = planned_runs(EXPERIMENTS["table1"](), Scale(), tmp_path)
     stored = {"venture-none": ("rnd-s1", "rnd-s3"), "pitfall-rnd": ("rnd-s3", "rnd-s3", "rnd-s3")}
     stored["montezuma-rnd"] = ("rnd-s1", "rnd-s2", "ppo-s1")
     for arm, names in stored.items():
@@ -145,7 +145,7 @@ def test_table1_shows_what_is_finished_and_states_what_is_missing(tmp_path, monk
 
 
 def test_figure1_of_an_unfinished_run_is_marked(tmp_path, monkeypatch):
-    (planned,) = planned_runs(RECIPES["figure1"](), Scale(), tmp_path)
+    (planned,) = planned_runs(EXPERIMENTS["figure1"](), Scale(), tmp_path)
     store(planned, "rnd-s3")
     notes = []
     monkeypatch.setattr("rnd.commands.paper._run", lambda todo, *_: len(todo))
@@ -170,7 +170,7 @@ def test_a_dry_run_prints_every_run_and_writes_nothing(tmp_path, capsys):
 def test_the_list_of_all_experiments(capsys):
     assert command("--list") == 0
     out = capsys.readouterr().out
-    assert all(name in out for name in RECIPES) and "181.86 G frames" in out
+    assert all(name in out for name in EXPERIMENTS) and "181.86 G frames" in out
 
 
 def test_experiments_without_arms_parse_their_own_flags(tmp_path, capsys):
@@ -199,23 +199,23 @@ def test_wrong_arguments_give_one_line(words, capsys):
     assert capsys.readouterr().err.count("\n") == 1
 
 
-def tiny() -> Recipe:
+def tiny() -> Experiment:
     """A grid instead of Montezuma's Revenge."""
     config = small("MiniGrid-Empty-5x5-v0", "choices")
     options = BonusOptions(features=8, hidden=8, random_steps=16)
     config = replace(config, env=replace(config.env, num_envs=4), bonus_options=options, frames=512, device="cpu")
-    return Recipe("figure1", "Figure 1", (Arm("rnd", "RND", config),), seeds=1)
+    return Experiment("figure1", "Figure 1", (Arm("rnd", "RND", config),), seeds=1)
 
 
 def test_figure1_trains_an_agent_and_plays_it(tmp_path, monkeypatch, capsys):
     """The whole command."""
-    monkeypatch.setitem(RECIPES, "figure1", tiny)
+    monkeypatch.setitem(EXPERIMENTS, "figure1", tiny)
     assert command("figure1", "--episodes", "2", "--out", str(tmp_path)) == 0, capsys.readouterr().out
     assert all((tmp_path / f"figure1{ending}").stat().st_size for ending in (".mp4", ".png", ".svg", ".csv"))
 
 
 def test_the_speed_is_measured_once(tmp_path):
-    recipe = tiny()
-    speed = frames_per_second(recipe, planned_runs(recipe, Scale(), tmp_path), tmp_path)
+    experiment = tiny()
+    speed = frames_per_second(experiment, planned_runs(experiment, Scale(), tmp_path), tmp_path)
     assert speed["mlp"][0] > 0 and speed["mlp"][1] == "a short trial"
-    assert frames_per_second(recipe, planned_runs(recipe, Scale(), tmp_path), tmp_path) == speed
+    assert frames_per_second(experiment, planned_runs(experiment, Scale(), tmp_path), tmp_path) == speed

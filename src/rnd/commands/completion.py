@@ -52,9 +52,9 @@ def names(command: str) -> list[str]:
     from rnd.commands.bench import BENCHES
     from rnd.commands.paper import PROGRAMS
     from rnd.config.presets import ATARI_GAMES
-    from rnd.paper.recipes import RECIPES
+    from rnd.paper.experiments import EXPERIMENTS
 
-    known = {"train": ATARI_GAMES, "paper": [*RECIPES, *PROGRAMS], "bench": BENCHES, "completion": SHELLS}
+    known = {"train": ATARI_GAMES, "paper": [*EXPERIMENTS, *PROGRAMS], "bench": BENCHES, "completion": SHELLS}
     return [*known.get(command, ()), "--help"]
 
 

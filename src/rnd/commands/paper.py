@@ -15,9 +15,9 @@ from rnd.foundation.console import say
 from rnd.foundation.errors import RunError, UserError, nearest
 from rnd.foundation.text import count, duration
 from rnd.jobs.planned import PlannedRun, State
-from rnd.paper.drawing import draw_recipe, image_name, lines_of
+from rnd.paper.drawing import draw_experiment, image_name, lines_of
+from rnd.paper.experiments import EXPERIMENTS, Experiment, bonuses
 from rnd.paper.plan import Scale, planned_runs
-from rnd.paper.recipes import RECIPES, Recipe, bonuses
 from rnd.paper.speed import frames_per_second
 from rnd.report.figure import footer
 from rnd.report.options import WatchOptions
@@ -67,7 +67,7 @@ class Options:
 
 
 def main(arguments: list[str]) -> None:
-    names = sorted({*RECIPES, *PROGRAMS})
+    names = sorted({*EXPERIMENTS, *PROGRAMS})
     description = f"Run an experiment of the paper and draw it. NAME: {', '.join(names)}. bonuses is not of the paper."
     # A program's name comes off first where it stands first: its flags may have several values, as --classes 1 2.
     name = arguments.pop(0) if arguments and arguments[0] in PROGRAMS else positional(Options, arguments)
@@ -82,30 +82,32 @@ def main(arguments: list[str]) -> None:
         return
     if not name:
         raise UserError(f"name an experiment: {', '.join(names)}")
-    if name not in RECIPES:
+    if name not in EXPERIMENTS:
         raise UserError(f"unknown experiment {name!r}; {nearest(name, names)}")
     if name != "bonuses" and (options.game or options.frames):
         raise UserError(
             f"--game and --frames are for rnd paper bonuses; {name} has those of the paper: --scale changes it"
         )
-    _experiment(bonuses(options.game or "montezuma", options.frames) if name == "bonuses" else RECIPES[name](), options)
+    _experiment(
+        bonuses(options.game or "montezuma", options.frames) if name == "bonuses" else EXPERIMENTS[name](), options
+    )
 
 
-def _experiment(recipe: Recipe, options: Options) -> None:
+def _experiment(experiment: Experiment, options: Options) -> None:
     console, scale, out = Console(), Scale(options.scale), Path(options.out)
-    chosen = planned_runs(recipe, scale, out, only=options.only, seed=options.seed)
+    chosen = planned_runs(experiment, scale, out, only=options.only, seed=options.seed)
     chosen = [planned.on(options.device) for planned in chosen]
     for planned in chosen:
         planned.config.validate()
     if options.list:
-        _list(recipe, chosen, scale, out, console)
+        _list(experiment, chosen, scale, out, console)
         return
     todo = [planned for planned in chosen if planned.state() is not State.FINISHED]
-    _print_plan(recipe, chosen, scale, console, every=options.dry_run)
+    _print_plan(experiment, chosen, scale, console, every=options.dry_run)
     if options.dry_run:
         return
     failed = _run(todo, options, console)
-    _draw(recipe, planned_runs(recipe, scale, out), scale, options, console)
+    _draw(experiment, planned_runs(experiment, scale, out), scale, options, console)
     if failed:
         raise RunError(f"{failed} of {len(todo)} runs did not finish; repeat the same command to continue")
 
@@ -127,40 +129,42 @@ def _run(todo: list[PlannedRun], options: Options, console: Console) -> int:
     return failed
 
 
-def _draw(recipe: Recipe, runs: list[PlannedRun], scale: Scale, options: Options, console: Console) -> None:
+def _draw(experiment: Experiment, runs: list[PlannedRun], scale: Scale, options: Options, console: Console) -> None:
     out = Path(options.out)
-    if recipe.name == "figure1":
+    if experiment.name == "figure1":
         from rnd.report.watch import watch
 
-        chosen = WatchOptions(options.episodes, out=str(out / image_name(recipe, scale)))
-        lines, best = lines_of(recipe, runs), f"the best of {options.episodes} episodes"
-        paths = watch(runs[0].path, chosen, console, footer(best, scale.describe(recipe), lines, 190))
+        chosen = WatchOptions(options.episodes, out=str(out / image_name(experiment, scale)))
+        lines, best = lines_of(experiment, runs), f"the best of {options.episodes} episodes"
+        paths = watch(runs[0].path, chosen, console, footer(best, scale.describe(experiment), lines, 190))
     else:
-        paths = draw_recipe(recipe, runs, scale, out, iqm=options.iqm or recipe.iqm)
+        paths = draw_experiment(experiment, runs, scale, out, iqm=options.iqm or experiment.iqm)
     for path in paths:
         say(console, f"  {path}")
 
 
-def _print_plan(recipe: Recipe, chosen: list[PlannedRun], scale: Scale, console: Console, *, every: bool) -> None:
+def _print_plan(
+    experiment: Experiment, chosen: list[PlannedRun], scale: Scale, console: Console, *, every: bool
+) -> None:
     """How many runs are in each state; with `every`, also one line per run."""
     states = [planned.state() for planned in chosen]
     parts = [f"{states.count(state)} {state}" for state in State if state in states]
-    say(console, f"{recipe.title}: {len(chosen)} {'run' if len(chosen) == 1 else 'runs'}, {', '.join(parts)}")
-    if scaled := scale.describe(recipe):
+    say(console, f"{experiment.title}: {len(chosen)} {'run' if len(chosen) == 1 else 'runs'}, {', '.join(parts)}")
+    if scaled := scale.describe(experiment):
         say(console, f"scaled: {scaled}")
     for planned, state in zip(chosen, states, strict=True) if every else ():
         say(console, f"  {state:<10} {planned.label}: {count(planned.config.frames)} frames, {planned.path}")
 
 
-def _list(recipe: Recipe, chosen: list[PlannedRun], scale: Scale, out: Path, console: Console) -> None:
+def _list(experiment: Experiment, chosen: list[PlannedRun], scale: Scale, out: Path, console: Console) -> None:
     """Arms, seeds, frames and the estimated time on this machine."""
     with console.status("measuring frames per second"):
-        speed = frames_per_second(recipe, chosen, out)
+        speed = frames_per_second(experiment, chosen, out)
     table = Table(box=None, pad_edge=False)
     for title in ("arm", "bonus", "policy", "envs", "frames per run", "seeds", "estimated time here"):
         table.add_column(title, overflow="fold")
     total = 0.0
-    for arm in recipe.arms:
+    for arm in experiment.arms:
         own = [planned for planned in chosen if planned.group == arm.name]
         if not own:
             continue
@@ -169,7 +173,7 @@ def _list(recipe: Recipe, chosen: list[PlannedRun], scale: Scale, out: Path, con
         total += seconds
         sizes = str(config.env.num_envs), count(config.frames), str(len(own))
         table.add_row(arm.name, config.bonus, config.policy, *sizes, duration(seconds))
-    say(console, recipe.title + (f" (scaled: {scale.describe(recipe)})" if scale.factor < 1 else ""))
+    say(console, experiment.title + (f" (scaled: {scale.describe(experiment)})" if scale.factor < 1 else ""))
     console.print(table)
     measured = ", ".join(f"{policy} {count(fps)} frames/s from {source}" for policy, (fps, source) in speed.items())
     say(console, f"all runs, one after the other: about {duration(total)}; an estimate ({measured})")
@@ -178,12 +182,12 @@ def _list(recipe: Recipe, chosen: list[PlannedRun], scale: Scale, out: Path, con
 def _list_all(options: Options) -> None:
     """Print one line per experiment."""
     console, scale = Console(), Scale(options.scale)
-    for name, recipe_of in RECIPES.items():
-        recipe = recipe_of()
-        seeds = scale.seeds(recipe.seeds)
-        frames = sum(scale.config(arm.config).frames for arm in recipe.arms) * seeds
-        sizes = f"{len(recipe.arms):>2} arms × {seeds} seeds, {count(frames):>9} frames"
-        say(console, f"{name:<9} {sizes}  {recipe.title}")
+    for name, recipe_of in EXPERIMENTS.items():
+        experiment = recipe_of()
+        seeds = scale.seeds(experiment.seeds)
+        frames = sum(scale.config(arm.config).frames for arm in experiment.arms) * seeds
+        sizes = f"{len(experiment.arms):>2} arms × {seeds} seeds, {count(frames):>9} frames"
+        say(console, f"{name:<9} {sizes}  {experiment.title}")
     for name, module in PROGRAMS.items():
         say(console, f"{name:<9} {str(importlib.import_module(module).__doc__).splitlines()[0]}")
     say(console, f"rnd paper NAME --list prints arms and estimated times of all but {', '.join(PROGRAMS)}")

@@ -1,1 +1,1 @@
-"""The paper's experiments: one recipe per figure or table, and where its runs are."""
+"""The paper's experiments: one experiment per figure or table, and where its runs are."""

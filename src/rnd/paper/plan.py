@@ -1,4 +1,4 @@
-"""From a recipe to its runs: which runs a figure needs, where their folders are and which of them are left to train.
+"""From an experiment to its runs: which runs a figure needs, where their folders are, and which are left to train.
 
 A planned run is one arm with one seed. Its folder is named after its config, so that figures share runs: the RND arm of
 figure 8 is also an arm of figures 5, 6 and 9, and is trained once.
@@ -15,7 +15,7 @@ from rnd.config import Config
 from rnd.foundation.errors import UserError, nearest
 from rnd.foundation.text import count
 from rnd.jobs.planned import PlannedRun
-from rnd.paper.recipes import Recipe
+from rnd.paper.experiments import Experiment
 from rnd.report.runs import digest, game_of
 
 FEWEST_SEEDS = 2
@@ -53,31 +53,31 @@ class Scale:
         rollouts = max(1, math.ceil(config.frames * self.factor / small.frames_per_rollout))
         return replace(small, frames=rollouts * small.frames_per_rollout)
 
-    def describe(self, recipe: Recipe) -> str | None:
+    def describe(self, experiment: Experiment) -> str | None:
         """The sizes of a scaled experiment, to be printed on its image; None at the paper's own size."""
         if self.factor == 1:
             return None
-        small = [self.config(arm.config) for arm in recipe.arms]
+        small = [self.config(arm.config) for arm in experiment.arms]
         frames = sorted({c.frames for c in small})
         envs = sorted({c.env.num_envs for c in small})
         return (
             f"{' / '.join(map(count, frames))} frames per run (×{self.factor:g}), "
-            f"{' / '.join(map(str, envs))} environments, {self.seeds(recipe.seeds)} of {recipe.seeds} seeds"
+            f"{' / '.join(map(str, envs))} environments, {self.seeds(experiment.seeds)} of {experiment.seeds} seeds"
         )
 
 
 def planned_runs(
-    recipe: Recipe, scale: Scale, out: Path, *, only: str | None = None, seed: int | None = None
+    experiment: Experiment, scale: Scale, out: Path, *, only: str | None = None, seed: int | None = None
 ) -> list[PlannedRun]:
     """The runs of a figure, seed by seed, so that a half-done figure shows every arm."""
-    names = [arm.name for arm in recipe.arms]
+    names = [arm.name for arm in experiment.arms]
     if only is not None and only not in names:
-        raise UserError(f"{recipe.name} has no arm {only!r}; {nearest(only, names, count=len(names))}")
-    seeds = range(1, scale.seeds(recipe.seeds) + 1)
+        raise UserError(f"{experiment.name} has no arm {only!r}; {nearest(only, names, count=len(names))}")
+    seeds = range(1, scale.seeds(experiment.seeds) + 1)
     if seed is not None and seed not in seeds:
         have = f"seeds 1 to {seeds[-1]}" if len(seeds) > 1 else "only seed 1"
-        raise UserError(f"{recipe.name} has {have}{' at this scale' * (scale.factor < 1)}, not {seed}")
-    arms = [arm for arm in recipe.arms if only in (None, arm.name)]
+        raise UserError(f"{experiment.name} has {have}{' at this scale' * (scale.factor < 1)}, not {seed}")
+    arms = [arm for arm in experiment.arms if only in (None, arm.name)]
     found = []
     for s, arm in product(seeds if seed is None else (seed,), arms):
         config = replace(scale.config(arm.config), seed=s)

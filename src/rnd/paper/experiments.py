@@ -1,5 +1,5 @@
-"""The experiments of Burda et al. (2018): one function per figure, which returns all its arms as configs. And one that
-is not of the paper: `bonuses`.
+"""The experiments of Burda et al. (2018): one function per figure, which returns all its arms as configs. And two that
+are not of the paper: `bonuses` and `efficiency`.
 
 Figure 2, the noisy television and the prediction errors have no such arms; each is a module of its own. The scores that
 the paper states are here too; they are drawn as reference lines.
@@ -64,7 +64,7 @@ class Arm:
 
 
 @dataclass(frozen=True)
-class Recipe:
+class Experiment:
     """One figure or table."""
 
     name: str
@@ -86,13 +86,13 @@ def run_of(game: str = "montezuma", *, envs: int = 128, **changes: Any) -> Confi
     return replace(config, frames=ROLLOUTS * config.frames_per_rollout)
 
 
-def figure1() -> Recipe:
+def figure1() -> Experiment:
     """One episode of a trained agent: the bonus over time, with the frames at its spikes."""
     arm = Arm("rnd", "RND", run_of())
-    return Recipe("figure1", "Figure 1: the bonus over one episode", (arm,), seeds=1)
+    return Experiment("figure1", "Figure 1: the bonus over one episode", (arm,), seeds=1)
 
 
-def figure3() -> Recipe:
+def figure3() -> Experiment:
     """Section 3.1: no access to the extrinsic reward, so that its value head is not trained either."""
     blind = run_of(ext_coef=0.0, train_ext_value=False)
     arms = (
@@ -106,17 +106,17 @@ def figure3() -> Recipe:
     )
     title = "Figure 3: pure exploration of Montezuma's Revenge"
     measures = ("return_mean", "return_best", "rooms")
-    return Recipe("figure3", title, arms, seeds=5, measures=measures, scores={"": scores})
+    return Experiment("figure3", title, arms, seeds=5, measures=measures, scores={"": scores})
 
 
-def figure3_release() -> Recipe:
+def figure3_release() -> Experiment:
     """Figure 3 as the authors' release trains it: the extrinsic value head still shapes the shared torso."""
     paper = figure3()
     arms = tuple(replace(arm, config=replace(arm.config, train_ext_value=True)) for arm in paper.arms)
     return replace(paper, name="figure3-release", title=f"{paper.title}, extrinsic value head trained", arms=arms)
 
 
-def figure4() -> Recipe:
+def figure4() -> Experiment:
     """Section 3.2: combining episodic and non-episodic returns, one or two value heads."""
     arms = []
     for policy, panel in (("gru", "RNN policies"), ("cnn", "CNN policies")):
@@ -129,19 +129,19 @@ def figure4() -> Recipe:
             Arm(f"{policy}-episodic-one", "episodic intrinsic, one head", one, panel),
         ]
     title = "Figure 4: combining intrinsic and extrinsic returns"
-    return Recipe("figure4", title, tuple(arms), seeds=5, measures=("return_mean", "rooms"))
+    return Experiment("figure4", title, tuple(arms), seeds=5, measures=("return_mean", "rooms"))
 
 
-def figure5() -> Recipe:
+def figure5() -> Experiment:
     """Section 3.3: discount factors, CNN."""
     pairs = ((0.99, 0.99), (0.99, 0.999), (0.999, 0.999))
     arms = tuple(
         Arm(f"int-{i:g}-ext-{e:g}", f"γ_I = {i:g}, γ_E = {e:g}", run_of(gamma_int=i, gamma_ext=e)) for i, e in pairs
     )
-    return Recipe("figure5", "Figure 5: discount factors", arms, seeds=10)
+    return Experiment("figure5", "Figure 5: discount factors", arms, seeds=10)
 
 
-def figure6() -> Recipe:
+def figure6() -> Experiment:
     """Section 3.4: more environments at a constant batch size of the predictor, drawn over updates."""
     arms = tuple(
         Arm(f"{policy}-{n}", f"{n:,} environments", run_of(policy=policy, envs=n), panel)
@@ -154,32 +154,32 @@ def figure6() -> Recipe:
         ReferenceLine(14_415, "paper: mean of the best run 14,415", "1,024 environments"),
     )
     title = "Figure 6: scaling up training"
-    return Recipe("figure6", title, arms, seeds=5, x="updates", scores={"RNN policy": scores})
+    return Experiment("figure6", title, arms, seeds=5, x="updates", scores={"RNN policy": scores})
 
 
-def figure7() -> Recipe:
+def figure7() -> Experiment:
     """Section 3.6: six games, three methods, RNN."""
     title = "Figure 7: six hard exploration games, RNN policies"
-    return Recipe("figure7", title, six_games("gru"), seeds=3, scores=table1_scores())
+    return Experiment("figure7", title, six_games("gru"), seeds=3, scores=table1_scores())
 
 
-def figure8() -> Recipe:
+def figure8() -> Experiment:
     """Appendix: the reconstruction error of an autoencoder as the bonus."""
     arms = (Arm("rnd", "RND", run_of()), Arm("autoencoder", "autoencoder", run_of(bonus="autoencoder")))
-    return Recipe("figure8", "Figure 8: RND and an autoencoder's error", arms, seeds=5)
+    return Experiment("figure8", "Figure 8: RND and an autoencoder's error", arms, seeds=5)
 
 
-def figure9() -> Recipe:
+def figure9() -> Experiment:
     """Appendix: figure 7 with CNN policies."""
-    return Recipe("figure9", "Figure 9: six hard exploration games, CNN policies", six_games("cnn"), seeds=5)
+    return Experiment("figure9", "Figure 9: six hard exploration games, CNN policies", six_games("cnn"), seeds=5)
 
 
-def table1() -> Recipe:
+def table1() -> Experiment:
     """Final mean returns of the runs of figure 7, beside the paper's."""
-    return Recipe("table1", "Table 1: final mean returns", six_games("gru"), seeds=3, scores=table1_scores())
+    return Experiment("table1", "Table 1: final mean returns", six_games("gru"), seeds=3, scores=table1_scores())
 
 
-def bonuses(game: str = "montezuma", frames: int | None = None) -> Recipe:
+def bonuses(game: str = "montezuma", frames: int | None = None) -> Experiment:
     """Not of the paper: RND, the bonuses that came after it, counts and none, on a game or task. Without `frames`: 200
     million for Atari, and those of its preset for a small task."""
     config = preset(game, kind_of(game))
@@ -188,7 +188,40 @@ def bonuses(game: str = "montezuma", frames: int | None = None) -> Recipe:
     arms = tuple(Arm(name, label, replace(config, bonus=name)) for name, label in COMPARED.items())
     measures = ("return_mean", "rooms") if game == "montezuma" else ("return_mean",)
     title = f"Not of the paper: bonuses that came after it, {SIX_GAMES.get(game, config.env.id)}"
-    return Recipe("bonuses", title, arms, seeds=5, measures=measures, iqm=True)
+    return Experiment("bonuses", title, arms, seeds=5, measures=measures, iqm=True)
+
+
+EFFICIENCY_ARMS: dict[str, dict[str, Any]] = {
+    "paper": {},
+    "minibatches-8": {"minibatches": 8},
+    "minibatches-16": {"minibatches": 16},
+    "minibatches-32": {"minibatches": 32},
+    "minibatches-64": {"minibatches": 64},
+    "16-lr-2e-4": {"minibatches": 16, "lr": 2e-4},
+    "32-two-epochs": {"minibatches": 32, "epochs": 2},
+    "16-overlap": {"minibatches": 16, "overlap": True},
+    "16-overlap-refresh": {"minibatches": 16, "overlap": True, "overlap_refresh": "epoch"},
+    "16-half-life": {"minibatches": 16, "bonus_half_life": 2.0**20},
+    "16-half-life-int-0.3": {"minibatches": 16, "bonus_half_life": 2.0**20, "int_coef": 0.3},
+    "16-int-coef-2": {"minibatches": 16, "int_coef": 2.0},
+    "16-int-coef-4": {"minibatches": 16, "int_coef": 4.0},
+    "16-max-grad-norm": {"minibatches": 16, "max_grad_norm": 0.5},
+    "16-normalize-adv": {"minibatches": 16, "normalize_adv": True},
+    "16-gru": {"minibatches": 16, "policy": "gru"},
+    "1024-envs-32": {"minibatches": 32, "envs": 1024},
+    "1024-envs-128": {"minibatches": 128, "envs": 1024},
+}
+"""Arms of `efficiency`: each differs in one thing from `minibatches-16`, the best so far."""
+
+
+def efficiency() -> Experiment:
+    """Not of the paper: which changes of its settings earn more per frame, Montezuma's Revenge, 200 million frames."""
+    arms = tuple(
+        Arm(name, name.replace("-", " "), replace(run_of(**changes), frames=200_000_000))
+        for name, changes in EFFICIENCY_ARMS.items()
+    )
+    title = "Not of the paper: score per frame, Montezuma's Revenge"
+    return Experiment("efficiency", title, arms, seeds=3, measures=("return_mean", "rooms"))
 
 
 def six_games(policy: str) -> tuple[Arm, ...]:
@@ -209,5 +242,20 @@ def table1_scores() -> dict[str, tuple[ReferenceLine, ...]]:
     }
 
 
-EXPERIMENTS = (figure1, figure3, figure3_release, figure4, figure5, figure6, figure7, figure8, figure9, table1, bonuses)
-RECIPES: dict[str, Callable[[], Recipe]] = {function.__name__.replace("_", "-"): function for function in EXPERIMENTS}
+_FUNCTIONS = (
+    figure1,
+    figure3,
+    figure3_release,
+    figure4,
+    figure5,
+    figure6,
+    figure7,
+    figure8,
+    figure9,
+    table1,
+    bonuses,
+    efficiency,
+)
+EXPERIMENTS: dict[str, Callable[[], Experiment]] = {
+    function.__name__.replace("_", "-"): function for function in _FUNCTIONS
+}

@@ -1,4 +1,4 @@
-"""Every recipe against the table of the paper's experiments, field by field.
+"""Every experiment against the table of the paper's experiments, field by field.
 
 The whole config is compared: a field that an arm does not change must have the paper's default.
 """
@@ -11,7 +11,7 @@ import pytest
 
 from rnd.config import BonusOptions, CheckpointConfig, Config, EnvConfig
 from rnd.config.presets import preset
-from rnd.paper.recipes import RECIPES, TABLE1, bonuses
+from rnd.paper.experiments import EXPERIMENTS, TABLE1, bonuses
 
 BILLION = 10**9
 
@@ -42,7 +42,7 @@ ENV = {"id": "ALE/MontezumaRevenge-v5", "num_envs": 128, "frame_skip": 4, "stick
 
 
 def expected(env=None, **changes):
-    """A config written out in full: nothing is taken from the recipes or the presets."""
+    """A config written out in full: nothing is taken from the experiments or the presets."""
     return Config(
         env=EnvConfig(**(ENV | (env or {}))),
         bonus_options=BonusOptions(features=512, keep=None, clip=5.0, random_steps=6_400),
@@ -52,23 +52,27 @@ def expected(env=None, **changes):
 
 
 def arms(name):
-    return {arm.name: arm.config for arm in RECIPES[name]().arms}
+    return {arm.name: arm.config for arm in EXPERIMENTS[name]().arms}
 
 
 def test_all_figures_are_there():
     figures = {"figure1", *(f"figure{n}" for n in range(3, 10)), "figure3-release", "table1"}
-    assert set(RECIPES) == figures | {"bonuses"}
-    assert all(name == recipe().name for name, recipe in RECIPES.items())
+    assert set(EXPERIMENTS) == figures | {"bonuses", "efficiency"}
+    assert all(name == experiment().name for name, experiment in EXPERIMENTS.items())
 
 
 def test_figure1():
-    assert RECIPES["figure1"]().seeds == 1
+    assert EXPERIMENTS["figure1"]().seeds == 1
     assert arms("figure1") == {"rnd": expected()}
 
 
 def test_figure3_has_no_extrinsic_reward():
-    recipe = RECIPES["figure3"]()
-    assert (recipe.seeds, recipe.measures, recipe.x) == (5, ("return_mean", "return_best", "rooms"), "frames")
+    experiment = EXPERIMENTS["figure3"]()
+    assert (experiment.seeds, experiment.measures, experiment.x) == (
+        5,
+        ("return_mean", "return_best", "rooms"),
+        "frames",
+    )
     for name, trained in (("figure3", False), ("figure3-release", True)):
         blind = {"ext_coef": 0.0, "train_ext_value": trained}
         assert arms(name) == {
@@ -77,13 +81,13 @@ def test_figure3_has_no_extrinsic_reward():
             "nonepisodic-0.999": expected(**blind, gamma_int=0.999),
         }
     # "The best return achieved by 4 out 5 runs": one episode, not a mean; "one of the runs exploring 21 rooms"
-    assert {score.measure: score.value for score in recipe.scores[""]} == {"return_best": 6_700, "rooms": 21}
+    assert {score.measure: score.value for score in experiment.scores[""]} == {"return_best": 6_700, "rooms": 21}
 
 
 def test_figure4_both_discounts_are_0_99():
     both = {"gamma_int": 0.99, "gamma_ext": 0.99}
-    recipe = RECIPES["figure4"]()
-    assert (recipe.seeds, recipe.measures) == (5, ("return_mean", "rooms"))
+    experiment = EXPERIMENTS["figure4"]()
+    assert (experiment.seeds, experiment.measures) == (5, ("return_mean", "rooms"))
     wanted = {}
     for policy in ("gru", "cnn"):
         wanted |= {
@@ -95,8 +99,8 @@ def test_figure4_both_discounts_are_0_99():
 
 
 def test_figure5_discounts():
-    recipe = RECIPES["figure5"]()
-    assert (recipe.seeds, recipe.measures) == (10, ("return_mean",))
+    experiment = EXPERIMENTS["figure5"]()
+    assert (experiment.seeds, experiment.measures) == (10, ("return_mean",))
     assert arms("figure5") == {
         "int-0.99-ext-0.99": expected(gamma_ext=0.99),
         "int-0.99-ext-0.999": expected(),
@@ -105,8 +109,8 @@ def test_figure5_discounts():
 
 
 def test_figure6_scale():
-    recipe = RECIPES["figure6"]()
-    assert (recipe.seeds, recipe.x) == (5, "updates")
+    experiment = EXPERIMENTS["figure6"]()
+    assert (experiment.seeds, experiment.x) == (5, "updates")
     frames = {32: 491_520_000, 128: 1_966_080_000, 1024: 15_728_640_000}
     assert arms("figure6") == {
         f"{policy}-{n}": expected({"num_envs": n}, policy=policy, frames=frames[n])
@@ -116,7 +120,7 @@ def test_figure6_scale():
     assert [round(frames[n] / BILLION, 1) for n in (32, 128, 1024)] == [0.5, 2.0, 15.7]
     # the predictor's batch is held constant: the keep probabilities that the paper states
     assert {c.env.num_envs: c.keep for c in arms("figure6").values()} == {32: 1.0, 128: 0.25, 1024: 0.03125}
-    assert {score.value for score in recipe.scores["RNN policy"]} == {7_570, 10_070, 14_415}
+    assert {score.value for score in experiment.scores["RNN policy"]} == {7_570, 10_070, 14_415}
 
 
 GAMES = {
@@ -133,7 +137,7 @@ GAMES = {
     ("name", "policy", "seeds"), [("figure7", "gru", 3), ("figure9", "cnn", 5), ("table1", "gru", 3)]
 )
 def test_six_games_and_three_methods(name, policy, seeds):
-    assert RECIPES[name]().seeds == seeds
+    assert EXPERIMENTS[name]().seeds == seeds
     assert arms(name) == {
         f"{game}-{bonus}": expected({"id": env_id}, policy=policy, bonus=bonus)
         for game, env_id in GAMES.items()
@@ -142,7 +146,7 @@ def test_six_games_and_three_methods(name, policy, seeds):
 
 
 def test_figure8_autoencoder():
-    assert RECIPES["figure8"]().seeds == 5
+    assert EXPERIMENTS["figure8"]().seeds == 5
     assert arms("figure8") == {"rnd": expected(), "autoencoder": expected(bonus="autoencoder")}
 
 
@@ -156,12 +160,12 @@ def test_table1_is_the_papers():
         "Avg. Human": [3_351, 4_753, 6_464, 69_571, 12_327, 1_188],
     }
     assert {row: list(values.values()) for row, values in TABLE1.items()} == printed
-    scores = RECIPES["figure7"]().scores["Montezuma's Revenge"]
+    scores = EXPERIMENTS["figure7"]().scores["Montezuma's Revenge"]
     assert {score.arm: score.value for score in scores} == {"RND": 8_152, "PPO": 2_497, "Dynamics": 400}
 
 
 def test_every_arm_can_be_run_and_has_its_own_name():
-    for name, recipe_of in RECIPES.items():
+    for name, recipe_of in EXPERIMENTS.items():
         assert len(arms(name)) == len(recipe_of().arms)
         for config in arms(name).values():
             config.validate()
@@ -178,13 +182,24 @@ def test_the_command_for_1024_environments_in_the_docs_is_the_papers_run():
 
 @pytest.mark.parametrize(("game", "frames"), [("montezuma", 200_000_000), ("rnd/DeepSea-20", 400_000)])
 def test_the_comparison_of_bonuses_is_not_of_the_paper_and_changes_the_bonus_alone(game, frames):
-    recipe = bonuses(game)
-    assert "Not of the paper" in recipe.title
-    assert [arm.name for arm in recipe.arms] == ["rnd", "snd-v", "snd-vic", "drnd", "noveld", "count", "none"]
-    assert {replace(arm.config, bonus="rnd") for arm in recipe.arms} == {
+    experiment = bonuses(game)
+    assert "Not of the paper" in experiment.title
+    assert [arm.name for arm in experiment.arms] == ["rnd", "snd-v", "snd-vic", "drnd", "noveld", "count", "none"]
+    assert {replace(arm.config, bonus="rnd") for arm in experiment.arms} == {
         replace(preset(game, "choices"), frames=frames)
     }
-    for arm in recipe.arms:
+    for arm in experiment.arms:
         arm.config.validate()
         assert arm.config.bonus == arm.name
     assert {arm.config.frames for arm in bonuses(game, 1000).arms} == {1000}
+
+
+def test_the_arms_of_efficiency_differ_in_one_thing_from_the_best_so_far():
+    """But those of other minibatches and environments, and the one with a weight that its half-life asks for."""
+    found = {name: config.flat() for name, config in arms("efficiency").items()}
+    best = found["minibatches-16"]
+    for name, config in found.items():
+        different = {field for field, value in config.items() if value != best[field]} - {"minibatches"}
+        assert len(different) <= (2 if "overlap-refresh" in name or "int-0.3" in name else 1), (name, different)
+    assert {config["frames"] for config in found.values()} == {200_000_000}
+    assert {config["seed"] for config in found.values()} == {1}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-STATE_NAMES = {"moves": "transitions", "cells": "envs", "place": "position"}
+STATE_NAMES = {"moves": "transitions", "env.cells": "env.envs", "env.place": "env.position"}
 """Keys of the state: of a waiting rollout, of environments that save themselves, and of NoisyTV."""
 
 

@@ -244,9 +244,8 @@ class VectorEnv(ABC):
         self._lengths[:] = state["lengths"]
         self._room[:] = state["room"]
         self._rooms = [set(rooms.tolist()) for rooms in _split(state, "rooms", "ragged")]
-        old = {"buffer.final_room": np.array(-1)}  # older states lack it; only the next step needs it, and writes it
         for name, array in self.buffers.arrays.items():
-            array[...] = (old | state)[f"buffer.{name}"]
+            array[...] = state[f"buffer.{name}"]
         saved = {name.removeprefix("env."): array for name, array in state.items() if name.startswith("env.")}
         if not self._state_layout().keys() <= saved.keys():
             raise UserError(f"the environments were not saved by {self.spec.backend}; resume with those of that run")

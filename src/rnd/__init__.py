@@ -1,7 +1,8 @@
 """Exploration by Random Network Distillation (Burda et al., 2018) as software.
 
 `rnd.Bonus` is the intrinsic reward for agents of your own, `rnd.train` and `rnd.load` are the paper's agent: see
-docs/plugins.md. Names are imported when they are used, so that `import rnd` costs nothing.
+docs/plugins.md. `rnd.Novelty` detects what is new in any data: docs/novelty.md. Names are imported when they are used,
+so that `import rnd` costs nothing.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
     from rnd.api import Agent, load, train
     from rnd.config import Config
     from rnd.plugins.bonus import Bonus
+    from rnd.plugins.novelty import Novelty
     from rnd.training.evaluation import Evaluation
     from rnd.training.returns import two_streams
 
@@ -23,13 +25,14 @@ _HOMES = {
     "Bonus": "rnd.plugins.bonus",
     "Config": "rnd.config",
     "Evaluation": "rnd.training.evaluation",
+    "Novelty": "rnd.plugins.novelty",
     "load": "rnd.api",
     "train": "rnd.api",
     "two_streams": "rnd.training.returns",
 }
 """Public names and the modules that define them."""
 
-__all__ = ["Agent", "Bonus", "Config", "Evaluation", "__version__", "load", "train", "two_streams"]
+__all__ = ["Agent", "Bonus", "Config", "Evaluation", "Novelty", "__version__", "load", "train", "two_streams"]
 
 
 def __getattr__(name: str) -> Any:

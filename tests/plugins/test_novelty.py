@@ -139,7 +139,7 @@ def test_partial_fit_makes_a_stream_familiar():
     for seed in range(30):
         model.partial_fit(new(100, 100 + seed))
     after = model.score_samples(new(200, 99)).mean() - model.score_samples(ring(200, 98)).mean()
-    assert before < -1 and after > before + 1
+    assert before < -0.5 and after > before + 0.5
     assert np.mean(model.predict(new(200, 97)) == -1) < 0.2
 
 
@@ -171,6 +171,9 @@ def test_wrong_input_is_refused(fitted):
             Small(**params).fit(ring(50, 0))
     with pytest.raises(UserError, match="nearest: patience"):
         Small().set_params(patienc=3)
+    images = np.random.default_rng(0).integers(0, 256, (30, 4, 4), np.uint8)
+    with pytest.raises(UserError, match="bytes and images of floats"):
+        Small(max_steps=1, false_alarms=0.3).fit(images).predict(images / 255)
     with pytest.raises(ValueError, match="expecting 5 features"):
         fitted.predict(ring(5, 0)[:, :3])
 

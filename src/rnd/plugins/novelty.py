@@ -112,7 +112,7 @@ class Novelty:
         """New networks for samples of the shape of X; returns X encoded."""
         self._check_params()
         values = checked(X)
-        self._shape, self._bytes = tuple(values.shape[1:]), values.dtype == torch.uint8
+        self._shape, self._bytes = tuple(values.shape[1:]), values.dtype == torch.uint8 and values.dim() > 2
         self.n_features_in_, self.n_steps_, self._calls = math.prod(self._shape), 0, 0
         with torch.random.fork_rng(devices=[]):  # the caller's random numbers stay as they are
             torch.manual_seed(self._seed())
@@ -341,7 +341,9 @@ class Novelty:
             raise NoveltyError(f"X has {count} features, but {expected}")
         if tuple(values.shape[1:]) != self._shape:
             raise NoveltyError(f"a sample has the shape {tuple(values.shape[1:])} instead of {self._shape}")
-        return encoder(self._shape, self._bytes)(values.to(torch.uint8) if self._bytes else values)
+        if values.dim() > 2 and self._bytes != (values.dtype == torch.uint8):
+            raise NoveltyError("images of bytes and images of floats are mixed: fit and score the same type")
+        return encoder(self._shape, self._bytes)(values)
 
 
 PARAMETERS = [field.name for field in dataclasses.fields(Novelty)]

@@ -25,9 +25,9 @@ class NoveltyError(UserError, ValueError):
 @lru_cache(16)
 def encoder(shape: tuple[int, ...], is_bytes: bool) -> ObservationEncoder:
     """What decides whether samples are images, and makes vectors or grey frames of them."""
-    bounds = (0, 255) if is_bytes else (0, 1) if len(shape) > 1 else (-math.inf, math.inf)
+    low, high = (0.0, 255.0) if is_bytes else (0.0, 1.0) if len(shape) > 1 else (-math.inf, math.inf)
     dtype: Any = np.uint8 if is_bytes else np.float32
-    return ObservationEncoder(Box(*bounds, shape, dtype), "the data")
+    return ObservationEncoder(Box(low, high, shape, dtype), "the data")
 
 
 def checked(X: Any) -> Tensor:
@@ -39,7 +39,7 @@ def checked(X: Any) -> Tensor:
         if X.dtype.kind == "c":
             raise NoveltyError(f"Complex data not supported: X has the type {X.dtype}")
         X = torch.from_numpy(np.array(X, np.uint8 if X.dtype == np.uint8 else np.float32, order="C"))
-    values = X.detach() if X.dtype == torch.uint8 else X.detach().float()
+    values: Tensor = X.detach() if X.dtype == torch.uint8 else X.detach().float()
     if values.dim() < 2:
         raise NoveltyError(f"Expected 2D array, got {values.dim()}D array instead. Reshape your data: X.reshape(1, -1)")
     if values.numel() == 0:

@@ -3,6 +3,7 @@
     python benchmarks/novelty.py --data DIR [--tasks mnist digits ...] [--seeds 0 1 2 3 4] [--minutes M]
     python benchmarks/novelty.py --splits                 # false alarms over 200 random splits, for two rates
     python benchmarks/novelty.py --data DIR --speed       # fit on 60,000 digits; score, beside k-nearest neighbours
+    python benchmarks/novelty.py --data DIR --scores      # AUROC of other scores from the same networks, seed 0
     python benchmarks/novelty.py --table                  # the stored results again, and their image
 
 A case is fitted by all detectors to the same samples: at most 5,000, because LocalOutlierFactor, OneClassSVM and
@@ -239,6 +240,21 @@ def speed(data: Path | None) -> None:
     print(f"score {len(test):,} digits: rnd {ours:.2f} s, nearest neighbours {others:.2f} s: {others / ours:.0f} x")
 
 
+def scores(data: Path | None) -> None:
+    """Powers p of the size, with the bound on it and without: what the default was chosen by."""
+    chosen = {"mnist": ("0", "1", "4", "8"), "digits": ("1", "8"), "breast cancer": ("0",), "wine": ("2",)}
+    variants = [(0.0, False), (0.7, False), (1.0, False), (0.7, True), (1.0, True)]
+    print("p, bound on q:", variants)
+    for case in (case for task in chosen for case in cases(task, 0, data) if case.novel in chosen[task]):
+        detector = rnd.Novelty().fit(case.train)
+        bound, found = detector.max_size_, []
+        for detector.size_power, bounded in variants:
+            detector.max_size_ = bound if bounded else float("inf")
+            novelty = -detector.score_samples(np.concatenate([case.normal, case.new]))
+            found.append(roc_auc_score(np.arange(len(novelty)) >= len(case.normal), novelty))
+        print(case.task, case.novel, *(f"{auroc:.3f}" for auroc in found), sep=" | ", flush=True)
+
+
 # --- table and image --------------------------------------------------------------------------------------------------
 
 
@@ -247,7 +263,8 @@ def read(path: Path) -> list[Row]:
         return []
     kinds = [str, str, int, str, float, float, float, float, int, int]
     with path.open() as file:
-        return [Row(*(kind(row[name]) for kind, name in zip(kinds, Row._fields, strict=True))) for row in csv.DictReader(file)]  # fmt: skip  # noqa: E501
+        rows = list(csv.DictReader(file))
+    return [Row(*(kind(row[name]) for kind, name in zip(kinds, Row._fields, strict=True))) for row in rows]
 
 
 def mean(rows: list[Row], field: str, **where: str) -> float:
@@ -299,13 +316,15 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2, 3, 4])
     parser.add_argument("--minutes", type=float, default=1e6)
     parser.add_argument("--out", type=Path, default=RESULTS)
-    for flag in ("--splits", "--speed", "--table"):
+    for flag in ("--splits", "--speed", "--scores", "--table"):
         parser.add_argument(flag, action="store_true")
     options = parser.parse_args()
     if options.splits:
         return splits()
     if options.speed:
         return speed(options.data)
+    if options.scores:
+        return scores(options.data)
     deadline = time.monotonic() + 60 * options.minutes
     done = {row[:3] for row in read(options.out)}
     todo = [] if options.table else [(seed, task) for seed in options.seeds for task in options.tasks]

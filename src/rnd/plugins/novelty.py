@@ -26,14 +26,14 @@ from rnd.checkpoint.checkpoint import pack, unpack
 from rnd.checkpoint.export import read_tensors, write_tensors
 from rnd.config import BonusOptions
 from rnd.data.normalize import RunningMoments
-from rnd.device.graphs import find_device
+from rnd.device.devices import find_device
+from rnd.device.generators import draw_seed
 from rnd.envs.spaces import like
 from rnd.envs.spec import ActionSpec
 from rnd.foundation.errors import nearest
 from rnd.foundation.files import read_errors
 from rnd.plugins.alarms import EpisodeMonitor, EpisodeThreshold, conformal_limit
 from rnd.plugins.samples import NoveltyError, checked, encoder
-from rnd.training.trainer import draw_seed
 
 FORMAT, CARD, WHAT = 1, "rnd.novelty", "a detector saved by rnd"
 CHUNK = 4096

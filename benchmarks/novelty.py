@@ -18,6 +18,7 @@ import csv
 import sys
 import time
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -182,14 +183,19 @@ def cases(task: str, seed: int, data: Path | None) -> Iterator[Case]:
             yield Case(task, str(label), seed, *(scaler.transform(x) if task != "digits" else x / 16 for x in sets))
 
 
+@cache
+def policy(seed: int) -> np.ndarray:
+    return novelty_alarm.train(seed)
+
+
 def cartpole(seed: int, first: int, fault: str = "none") -> np.ndarray:
     """Transitions of 20 episodes of the example's policy, in random order; of faulty ones those after the fault."""
-    weights = novelty_alarm.train(seed)
-    episodes = [novelty_alarm.episode(weights, first + i, fault)[0] for i in range(20)]
+    episodes = [novelty_alarm.episode(policy(seed), first + i, fault)[0] for i in range(20)]
     steps = np.concatenate([rows if fault == "none" else rows[100:] for rows in episodes])
     return np.random.default_rng(seed).permutation(steps)
 
 
+@cache
 def mnist(data: Path | None) -> Digits:
     if data is None:
         sys.exit("mnist needs --data DIR, a folder with its four original files")
@@ -329,8 +335,12 @@ def main() -> None:
     done = {row[:3] for row in read(options.out)}
     todo = [] if options.table else [(seed, task) for seed in options.seeds for task in options.tasks]
     for seed, task in todo:
+        if time.monotonic() > deadline:
+            break
         for case in cases(task, seed, options.data):
-            if case[:3] in done or time.monotonic() > deadline:
+            if time.monotonic() > deadline:
+                break
+            if case[:3] in done:
                 continue
             rows = [measure(case, name) for name in DETECTORS]
             new = not options.out.exists()

@@ -282,7 +282,7 @@ def table(rows: list[Row]) -> str:
     tasks = [task for task in TASKS if any(row.task == task for row in rows)]
     seeds = {task: len({row.seed for row in rows if row.task == task}) for task in tasks}
     lines = [
-        "| detector | " + " | ".join(f"{t} ({seeds[t]} seeds)" for t in tasks) + " | fit, mnist | score, mnist |",
+        f"| detector | {' | '.join(tasks)} | fit, mnist | score, mnist |",
         "| --- |" + " ---: |" * (len(tasks) + 2),
     ]
     for name in DETECTORS:
@@ -292,7 +292,7 @@ def table(rows: list[Row]) -> str:
         ]
         times = [f"{mean(rows, f, task='mnist', detector=name):.2f} s" for f in ("fit_seconds", "score_seconds")]
         lines.append(f"| {name} | {' | '.join(cells + times)} |")
-    return "\n".join(lines)
+    return "\n".join([*lines, "", "Seeds: " + ", ".join(f"{task} {count}" for task, count in seeds.items()) + "."])
 
 
 def draw(rows: list[Row]) -> None:

@@ -6,9 +6,10 @@
     python benchmarks/novelty.py --data DIR --scores      # AUROC of other scores from the same networks, seed 0
     python benchmarks/novelty.py --table                  # the stored results again, and their image
 
-A case is fitted by all detectors to the same samples: at most 5,000, because the cost of LocalOutlierFactor, OneClassSVM
-and k-nearest neighbours grows with the square of their number. It is then seven lines of the file, and is not done again.
-DIR has MNIST's four original files. The settings of the others are scikit-learn's defaults, or stand here.
+A case is fitted by all detectors to the same samples: at most 5,000, because the cost of LocalOutlierFactor,
+OneClassSVM and k-nearest neighbours grows with the square of their number. It is then seven lines of the file, and is
+not done again. DIR has MNIST's four original files. The settings of the others are scikit-learn's defaults, or stand
+here.
 """
 
 from __future__ import annotations

@@ -49,7 +49,8 @@ class NotTranslatedError(Exception):
 @cache
 def source_hash() -> str:
     """SHA-256 of the installed sources, computed as CMakeLists.txt does."""
-    files = [*sorted(SOURCES.glob("*.hpp")), SOURCES / "translated.cpp"]
+    headers = (file for file in SOURCES.iterdir() if file.suffix in (".hpp", ".inc", ".def"))
+    files = [*sorted(headers), SOURCES / "translated.cpp"]
     hashes = "".join(hashlib.sha256(file.read_bytes()).hexdigest() for file in files if file.exists())
     return hashlib.sha256(hashes.encode()).hexdigest()
 

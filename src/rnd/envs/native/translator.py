@@ -12,23 +12,7 @@ from __future__ import annotations
 
 from functools import cached_property
 
-from rnd.envs.native.instructions import (
-    BRANCHES,
-    ENDS,
-    JMP,
-    JMP_INDIRECT,
-    JSR,
-    MODIFIES,
-    OPERATIONS,
-    PLAIN,
-    READS,
-    RTI,
-    RTS,
-    STACK,
-    WRITES,
-    Instruction,
-    length,
-)
+from rnd.envs.native.instructions import Instruction, length
 
 EXECUTED, ENTERED, MIRROR_SHIFT = 1, 2, 5
 """The bits of a recording, as in cartridge.hpp."""
@@ -83,8 +67,8 @@ class Program:
     def decode(self, place: int, pc: int) -> Instruction | None:
         """None for what the interpreter keeps."""
         offset = pc & 0xFFF
-        opcode = self.byte(place, offset)
-        count = 0 if opcode is None else length(opcode)
+        first = self.byte(place, offset)
+        count = 0 if first is None else length(first)
         last = offset + count - 1
         if not count or last >= min(self.hotspot, 0xFFA) or last // self.view_bytes != offset // self.view_bytes:
             return None
@@ -106,9 +90,9 @@ class Program:
                 continue
             self.instructions[place] = found
             paths = []
-            if found.opcode in BRANCHES or found.opcode in (JMP, JSR):
+            if found.has_target:
                 paths.append(found.target)
-            if found.opcode not in (JMP, JMP_INDIRECT, RTS, RTI):
+            if found.continues:
                 paths.append(found.next)
             waiting += [(there, to) for to in paths if (there := self.at(place, to)) is not None]
 
@@ -116,15 +100,15 @@ class Program:
 
     def may_switch(self, instruction: Instruction) -> bool:
         """Whether the instruction may switch what it lies in itself. Of kE0's slices another one does not matter."""
-        if self.scheme == "k4K" or instruction.opcode not in OPERATIONS:
+        if self.scheme == "k4K" or not instruction.uses_memory:
             return False
-        mode, at = OPERATIONS[instruction.opcode][1], instruction.operand
-        if mode == "abs":
+        mode, at = instruction.opcode.mode, instruction.operand
+        if mode == "ABS":
             touched = bool(at & 0x1000) and at & 0xFFF >= self.hotspot
             return touched and (self.scheme != "kE0" or (at & 0xFFF) - self.hotspot >> 3 == instruction.place >> 13)
-        if mode in ("abx", "aby"):
+        if mode in ("ABX", "ABY"):
             return not (at & 0x1000 and (at & 0xFFF) + 255 < self.hotspot)
-        return mode in ("inx", "iny")
+        return mode in ("IZX", "IZY")
 
     def follows(self, instruction: Instruction) -> Instruction | None:
         """The instruction behind this one, where it is translated for the same address."""
@@ -138,15 +122,15 @@ class Program:
         starts = set(self.entered)
         behind: dict[int, int] = {}
         for one in self.instructions.values():
-            if one.opcode in BRANCHES or one.opcode in (JMP, JSR):
+            if one.has_target:
                 starts |= set(self.possible(one.place, one.target))
             after = self.follows(one)
             if after is None:
                 continue
-            writes = OPERATIONS.get(one.opcode, ("",))[0] in WRITES
-            if one.opcode in ENDS or self.may_switch(one) or (writes and one.operand & 0xBF == VSYNC):
+            may_end_frame = one.opcode.kind == "WRITE" and one.operand & 0xBF == VSYNC
+            if one.ends_block or self.may_switch(one) or may_end_frame:
                 starts.add(after.place)
-            if one.opcode not in (JMP, JMP_INDIRECT, RTS, RTI):
+            if one.continues:
                 behind[after.place] = behind.get(after.place, 0) + 1
         starts |= {place for place in self.instructions if behind.get(place, 0) != 1}
         return starts & self.instructions.keys()
@@ -170,7 +154,7 @@ class Program:
         while True:
             lines.append(f"    {{ {self.statement(one)} }}")
             after = self.follows(one)
-            if one.opcode in ENDS:
+            if one.ends_block:
                 return lines
             if after is None or after.place in self.leaders:
                 return [*lines, f"    {self.goto(one, one.next)}"]
@@ -179,80 +163,83 @@ class Program:
     # ---- statements ----
 
     def statement(self, one: Instruction) -> str:
-        opcode = one.opcode
-        if opcode in PLAIN:
-            return f"cycle += 2; {PLAIN[opcode]};"
-        if opcode in STACK:
-            return f"{STACK[opcode]} {leave_if('m.frame_done', one.next) if 'push' in STACK[opcode] else ''}"
-        if opcode in BRANCHES:
-            return self.branch(one)
-        if opcode == JMP:
-            return f"cycle += 3; {self.goto(one, one.target)}"
-        if opcode == JSR:
-            back = one.pc + 2
-            pushes = f"push(0x{back >> 8 & 0xFF:02X}); push(0x{back & 0xFF:02X});"
-            return f"cycle += 6; {pushes} {leave_if('m.frame_done', one.target)} {self.goto(one, one.target)}"
-        if opcode == RTS:
-            return "cycle += 6; pc = pull(); pc = ((pc | pull() << 8) + 1) & 0xFFFF; goto dispatch;"
-        if opcode == JMP_INDIRECT:
-            low, last = one.operand, f"0x{one.code[-1]:02X}"
-            high = low & 0xFF00 | low + 1 & 0xFF  # from the same page
-            return f"cycle += 5; pc = read(0x{low:04X}, {last}) | read(0x{high:04X}, {last}) << 8; goto dispatch;"
-        if opcode == RTI:
-            return f"pc = 0x{one.pc:04X}; goto interpret;"
-        text = self.operation(one)
+        operation, kind, cycles = one.opcode.operation, one.opcode.kind, one.opcode.cycles
+        count = f"cycle += {cycles};"
+        if kind == "IMPLIED":
+            return f"{count} {operation}();"
+        if kind == "ACCUMULATOR":
+            return f"{count} a = {operation}(a);"
+        if kind == "PUSH":
+            return f"{count} {operation}(); {leave_if('m.frame_done', one.next)}"
+        if kind == "BRANCH":
+            return f"{count} {self.branch(one)}"
+        if kind == "JUMP":
+            return f"{count} {self.jump(one)}"
+        text = f"{count} {self.work(one)}"
         if self.may_switch(one):
             switched = f"if (image != before) [[unlikely]] {{ pc = 0x{one.next:04X}; goto dispatch; }}"
             return f"const u8* const before = image; {text} {switched}"
         return text
 
+    def jump(self, one: Instruction) -> str:
+        operation, mode = one.opcode[:2]
+        if mode == "IND":
+            return f"{operation}(read_pointer(0x{one.operand:04X}, 0x{one.code[-1]:02X})); goto dispatch;"
+        if mode == "IMP":
+            return f"{operation}(); pc &= 0xFFFF; goto dispatch;"
+        if operation == "JMP":
+            return self.goto(one, one.target)
+        call = f"pc = 0x{one.pc:04X}; {operation}(0x{one.target:04X});"
+        return f"{call} {leave_if('m.frame_done', one.target)} {self.goto(one, one.target)}"
+
     def branch(self, one: Instruction) -> str:
-        condition, waits = BRANCHES[one.opcode]
+        low, high = one.opcode.waits
         cycles = 1 + ((one.next ^ one.target) & 0xFF00 != 0)
         skip = ""
-        if waits and one.operand == 0xFB and one.target & 0x1000:
-            loop = f"image + 0x{one.target & 0xFFF:03X}, m.frame_cycle + cycle, 0x{waits[0]:02X}, 0x{waits[1]:02X}"
+        if low != high and one.operand == 0xFB and one.target & 0x1000:
+            loop = f"image + 0x{one.target & 0xFFF:03X}, m.frame_cycle + cycle, 0x{low:02X}, 0x{high:02X}"
             skip = f"cycle += {6 + cycles} * wait_loop_turns(m.riot, {loop}, {6 + cycles}); "
         taken = f"cycle += {cycles}; {skip}{self.goto(one, one.target)}"
-        return f"cycle += 2; if ({condition}) {{ {taken} }} {self.goto(one, one.next)}"
+        return f"if ({one.opcode.operation}()) {{ {taken} }} {self.goto(one, one.next)}"
 
-    def operation(self, one: Instruction) -> str:
-        name, mode, cycles = OPERATIONS[one.opcode]
+    def work(self, one: Instruction) -> str:
+        """An operation on memory, or on a constant."""
+        operation, mode, kind = one.opcode[:3]
         at, last = one.operand, f"0x{one.code[-1]:02X}"  # the last fetch leaves it on the data bus
-        text = f"cycle += {cycles}; "
-        if mode == "inx":
-            text += f"const u32 where = (0x{at:02X} + x) & 0xFFu; "
+        text = ""
+        if mode == "IZX":
+            text = f"const u32 where = (0x{at:02X} + x) & 0xFFu; "
             text += f"const u32 at = read_zp(where, {last}) | read_zp((where + 1) & 0xFFu, {last}) << 8; "
-        if mode == "iny":
-            text += f"const u32 base = {read_zp(at, last)} | {read_zp((at + 1) & 0xFF, last)} << 8; "
+        if mode == "IZY":
+            text = f"const u32 base = {read_zp(at, last)} | {read_zp((at + 1) & 0xFF, last)} << 8; "
             text += "const u32 at = (base + y) & 0xFFFFu; "
-        in_ram = (mode == "zp" and at & 0x80) or (mode == "abs" and at & 0x1280 == 0x80)
+        in_ram = (mode == "ZP" and at & 0x80) or (mode == "ABS" and at & 0x1280 == 0x80)
         cell = f"m.riot.ram[0x{at & 0x7F:02X}]" if in_ram else None
-        if name in READS:
-            return f"{text}{crossing(mode, at)}const u8 value = {cell or self.read(one, last)}; {READS[name]}"
-        if name in WRITES:
-            value = f"static_cast<u8>({WRITES[name]})"
-            return text + (f"{cell} = {value};" if cell else write(one, value))
+        if kind == "READ":
+            return f"{text}{crossing(mode, at)}{operation}({cell or self.read(one, last)});"
+        if kind == "WRITE":
+            return text + (f"{cell} = {operation}();" if cell else write(one, f"{operation}()"))
         if cell:
-            return f"{text}u8& cell = {cell}; const u8 value = cell; u8 result; {MODIFIES[name]} cell = result;"
-        text += f"const u32 at = {address(mode, at)}; const u8 value = read(at, {last}); u8 result; {MODIFIES[name]} "
-        return text + leave_if("write(at, result)", one.next)
+            return f"{cell} = {operation}({cell});"
+        where = address(mode, at)
+        if mode in ("ZPX", "ABX", "ABY"):
+            text, where = f"const u32 at = {where}; ", "at"
+        return text + leave_if(f"write({where}, {operation}(read({where}, {bus_value(mode, last)})))", one.next)
 
     def read(self, one: Instruction, last: str) -> str:
         """What an instruction reads, other than a fixed byte of RAM."""
-        mode, at = OPERATIONS[one.opcode][1], one.operand
+        mode, at = one.opcode.mode, one.operand
         offset, in_rom = at & 0xFFF, at & 0x1000
-        if mode == "imm":
+        if mode == "IMM":
             return f"0x{at:02X}"
-        if mode in ("zp", "zpx", "zpy"):
+        if mode in ("ZP", "ZPX", "ZPY"):
             return f"read_zp({address(mode, at)}, {last})"
-        if mode == "abs" and in_rom and offset < self.hotspot:
+        if mode == "ABS" and in_rom and offset < self.hotspot:
             fixed = self.byte(one.place, offset)
             return f"image[0x{offset:03X}]" if fixed is None else f"0x{fixed:02X}"
-        if mode in ("abx", "aby") and in_rom and offset + 255 < self.hotspot:
-            return f"image[0x{offset:03X} + {mode[-1]}]"
-        on_bus = {"inx": "static_cast<u8>(at >> 8)", "iny": "static_cast<u8>(base >> 8)"}.get(mode, last)
-        return f"read({address(mode, at)}, {on_bus})"
+        if mode in ("ABX", "ABY") and in_rom and offset + 255 < self.hotspot:
+            return f"image[0x{offset:03X} + {index(mode)}]"
+        return f"read({address(mode, at)}, {bus_value(mode, last)})"
 
     # ---- files ----
 
@@ -288,20 +275,29 @@ def leave_if(condition: str, pc: int) -> str:
     return f"if ({condition}) [[unlikely]] {{ pc = 0x{pc:04X}; goto leave; }}"
 
 
+def index(mode: str) -> str:
+    return mode[-1].lower()
+
+
 def address(mode: str, at: int) -> str:
     """The address of an operand in memory; the two indirect modes have computed it."""
-    if mode in ("zpx", "zpy"):
-        return f"(0x{at:02X} + {mode[-1]}) & 0xFFu"
-    if mode in ("abx", "aby"):
-        return f"(0x{at:04X}u + {mode[-1]}) & 0xFFFFu"
-    return f"0x{at:04X}" if mode in ("zp", "abs") else "at"
+    if mode in ("ZPX", "ZPY"):
+        return f"(0x{at:02X} + {index(mode)}) & 0xFFu"
+    if mode in ("ABX", "ABY"):
+        return f"(0x{at:04X}u + {index(mode)}) & 0xFFFFu"
+    return f"0x{at:04X}" if mode in ("ZP", "ABS") else "at"
+
+
+def bus_value(mode: str, last: str) -> str:
+    """What the last fetch before the operand's own left on the data bus."""
+    return {"IZX": "static_cast<u8>(at >> 8)", "IZY": "static_cast<u8>(base >> 8)"}.get(mode, last)
 
 
 def crossing(mode: str, at: int) -> str:
     """The cycle that a read takes more when the index leads to another page."""
-    if mode in ("abx", "aby") and at & 0xFF:
-        return f"cycle += (0x{at & 0xFF:02X}u + {mode[-1]}) >> 8; "
-    return "cycle += ((base ^ at) >> 8 & 0xFF) != 0; " if mode == "iny" else ""
+    if mode in ("ABX", "ABY") and at & 0xFF:
+        return f"cycle += (0x{at & 0xFF:02X}u + {index(mode)}) >> 8; "
+    return "cycle += ((base ^ at) >> 8 & 0xFF) != 0; " if mode == "IZY" else ""
 
 
 def read_zp(at: int, last: str) -> str:
@@ -310,10 +306,10 @@ def read_zp(at: int, last: str) -> str:
 
 def write(one: Instruction, value: str) -> str:
     """A write, other than to a fixed byte of RAM."""
-    mode, at = OPERATIONS[one.opcode][1], one.operand
-    if mode == "zp" or (mode == "abs" and not at & 0x1080):
+    mode, at = one.opcode.mode, one.operand
+    if mode == "ZP" or (mode == "ABS" and not at & 0x1080):
         return tia_write(at & 0x3F, value, one.next)
-    function = "write_zp" if mode in ("zpx", "zpy") else "write"
+    function = "write_zp" if mode in ("ZPX", "ZPY") else "write"
     return leave_if(f"{function}({address(mode, at)}, {value})", one.next)
 
 

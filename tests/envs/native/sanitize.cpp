@@ -26,9 +26,18 @@ u64 noise(u64& state) {
 }
 
 struct Arrays {
-    explicit Arrays(int n) : actions(n), frames(std::size_t{kFrameBytes} * n), terminated(n), truncated(n), ram(128 * n), final_ram(128 * n), rewards(n), lives(n) {}
+    explicit Arrays(int n)
+        : actions(n),
+          frames(std::size_t{kObservationBytes} * n),
+          terminated(n),
+          truncated(n),
+          ram(128 * n),
+          final_ram(128 * n),
+          rewards(n),
+          lives(n) {}
     StepArrays view() {
-        return {actions.data(), frames.data(), rewards.data(), terminated.data(), truncated.data(), ram.data(), lives.data(), final_ram.data()};
+        return {actions.data(),   frames.data(), rewards.data(), terminated.data(),
+                truncated.data(), ram.data(),    lives.data(),   final_ram.data()};
     }
     std::vector<i64> actions;
     std::vector<u8> frames, terminated, truncated, ram, final_ram;
@@ -63,8 +72,7 @@ std::vector<std::string> engines() {
         try {
             choose_engine(name);
             names.push_back(name);
-        } catch (const std::invalid_argument&) {
-        }
+        } catch (const std::invalid_argument&) {}
     }
     return names;
 }
@@ -130,8 +138,7 @@ void play_random(int count) {
         std::vector<u8> broken(noise(seed) % 20'000);
         try {
             make_rom(broken.data(), broken.size());
-        } catch (const std::invalid_argument&) {
-        }
+        } catch (const std::invalid_argument&) {}
     }
     std::printf("%d random ROMs: clean\n", count);
 }

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
+import json
 import os
 import pickle
 import subprocess
 import sys
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -136,6 +140,29 @@ def test_a_new_process_restores_exactly(tmp_path: Path) -> None:
         },
     )
     assert pickle.loads(bytes.fromhex(done.stdout)) == replay("montezuma_revenge", saved, 3)
+
+
+OLD_STATES = json.loads((Path(__file__).parent / "saved_version_1.json").read_text())
+"""By commit 7ed0f33, after 333 steps of one game per bank-switching scheme, with the hash of the next 500."""
+
+
+@pytest.mark.parametrize("game", OLD_STATES)
+def test_states_of_version_1_continue_exactly(game: str) -> None:
+    rig, digest, rng = Rig(game, 1, seed=999), hashlib.sha256(), np.random.default_rng(3)
+    rng.integers(rig.batch.num_actions, size=(333, 1))  # what was played before
+    old = zlib.decompress(base64.b85decode(OLD_STATES[game]["state"]))
+    rig.batch.load(0, old)
+    new = rig.batch.save(0)
+    assert old[8] == 1 and new[8] == 2 and len(new) < len(old)
+    for actions in rng.integers(rig.batch.num_actions, size=(500, 1)):
+        rig.step(actions)
+        for array in rig.arrays[:6]:
+            digest.update(array.tobytes())
+    assert digest.hexdigest() == OLD_STATES[game]["sha256"]
+    with pytest.raises(ValueError, match="wrong length"):
+        rig.batch.load(0, old[:-1])
+    with pytest.raises(ValueError, match="version 3"):
+        rig.batch.load(0, new[:8] + b"\x03" + new[9:])
 
 
 def test_wrong_states_are_refused_in_one_line() -> None:

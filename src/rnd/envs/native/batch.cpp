@@ -8,33 +8,19 @@
 #include <cstring>
 #include <stdexcept>
 
+#include "saving.hpp"
+
 namespace rnd::atari {
 
 namespace {
 
-constexpr char kMagic[8] = {'R', 'N', 'D', 'A', 'T', 'A', 'R', 'I'};
-constexpr u32 kVersion = 1;
 constexpr std::chrono::microseconds kLinger{50};
 constexpr std::chrono::milliseconds kSpin{2};  // many times the duration of a step; a longer wait sleeps
-
-struct SaveHeader {
-    char magic[8];
-    u32 version;
-    u32 bytes;
-    char game[32];
-    u64 checksum;  // FNV-1a of the environment's bytes
-};
-
-u64 checksum(const u8* data, std::size_t size) {
-    u64 hash = 0xCBF29CE484222325u;
-    for (std::size_t i = 0; i < size; ++i) hash = (hash ^ data[i]) * 0x100000001B3u;
-    return hash;
-}
 
 }  // namespace
 
 Batch::Batch(const u8* rom, std::size_t rom_size, const Game& game, const std::vector<u64>& seeds, const Options& options)
-    : options_(options), player_{choose_engine(options.simd), game, make_rom(rom, rom_size, game.scheme)}, observed_(seeds.size()) {
+    : options_(options), emulator_{choose_engine(options.simd), game, make_rom(rom, rom_size, game.scheme)}, observed_(seeds.size()) {
     if (seeds.empty()) throw std::invalid_argument("at least one seed is needed");
     if (options.threads < 1) throw std::invalid_argument("threads must be at least 1");
     if (options.frame_skip < 1) throw std::invalid_argument("frame_skip must be at least 1");
@@ -65,10 +51,10 @@ void Batch::translate(const char* path) {
     if (!library) refuse(dlerror());
     const auto* translation = static_cast<const Translation*>(dlsym(library, kTranslationSymbol));
     if (!translation) refuse("it is not one");
-    if (std::strncmp(translation->sources, RND_SOURCES, sizeof translation->sources) != 0 || translation->machine_bytes != sizeof(Machine) ||
-        translation->rom_bytes != sizeof(Rom))
+    if (std::strncmp(translation->sources, RND_SOURCES, sizeof translation->sources) != 0 ||
+        translation->machine_bytes != sizeof(Machine) || translation->rom_bytes != sizeof(Rom))
         refuse("it was made for another version of the core");
-    player_.translated.store(translation->run_frame, std::memory_order_release);
+    emulator_.translated.store(translation->run_frame, std::memory_order_release);
 }
 
 // ---- one environment ----
@@ -86,15 +72,15 @@ const Batch::Start& Batch::start_with(u8 timer) {
         for (int i = 0; i < 128; ++i) opposite[i] = static_cast<u8>(~kPowerOnRam[i]);
         Environment& env = start->environment;
         Environment& env2 = other->environment;
-        start_environment(env, player_, timer, kPowerOnRam);
-        start_environment(env2, player_, timer, opposite);
+        start_environment(env, emulator_, timer, kPowerOnRam);
+        start_environment(env2, emulator_, timer, opposite);
         for (int i = 0; i < 128; ++i) {
             start->kept[i] = env.machine.riot.ram[i] == kPowerOnRam[i] && env2.machine.riot.ram[i] == opposite[i];
             if (start->kept[i]) env2.machine.riot.ram[i] = kPowerOnRam[i];
         }
         start->copyable = std::memcmp(&env, &env2, sizeof env) == 0;
         const u8* screen = env.screen[env.newest];
-        player_.engine.observe(screen, screen, start->frame, kAllGroups);
+        emulator_.engine.observe(screen, screen, start->frame, kAllGroups);
     }
     return *start;
 }
@@ -112,11 +98,11 @@ void Batch::reset_one(int i, u8* frame) {
         env = start.environment;
         for (int i = 0; i < 128; ++i)
             if (start.kept[i]) env.machine.riot.ram[i] = ram[i];
-        if (frame) std::memcpy(frame, start.frame, kFrameBytes);
+        if (frame) std::memcpy(frame, start.frame, kObservationBytes);
     } else {
-        start_environment(env, player_, timer, ram);
+        start_environment(env, emulator_, timer, ram);
         const u8* screen = env.screen[env.newest];
-        if (frame) player_.engine.observe(screen, screen, frame, kAllGroups);
+        if (frame) emulator_.engine.observe(screen, screen, frame, kAllGroups);
     }
     env.generator = generator;
     env.power_ons = power_ons;
@@ -140,7 +126,7 @@ bool Batch::play_step(int i, u8 action, bool draw_all, StepResult& result) {
         if (continues) std::memcpy(result.before, env.screen[env.newest], kScreenBytes);
         // Without a reset at the end, the last two frames of a step that ends early will be seen too.
         const bool draw = draw_all || frame >= skip - 2 || !options_.autoreset;
-        const bool whole = play_frame(env, player_, repeat ? env.executed : action, draw, changed_rows);
+        const bool whole = play_frame(env, emulator_, repeat ? env.executed : action, draw, changed_rows);
         if (!whole && !draw_all) return false;
         result.reward += static_cast<float>(env.progress.reward);
         result.over = env.progress.game_over;
@@ -165,7 +151,7 @@ void Batch::step_one(int i, i64 action, const StepArrays& arrays) {
     arrays.truncated[i] = result.limit && !result.over;
     const bool ended = result.over || result.limit;
     if (ended) std::memcpy(arrays.final_ram + std::size_t{128} * i, env.machine.riot.ram, 128);
-    u8* frame = arrays.frames + std::size_t{kFrameBytes} * i;
+    u8* frame = arrays.frames + std::size_t{kObservationBytes} * i;
     if (ended && options_.autoreset) {
         reset_one(i, frame);
     } else {
@@ -173,9 +159,9 @@ void Batch::step_one(int i, i64 action, const StepArrays& arrays) {
         Observed& observed = observed_[i];
         // Of single frames every other one is on the same screen: what changed since the last observation is not known.
         const bool single = options_.frame_skip == 1;
-        player_.engine.observe(newest, single ? newest : result.other, observed.frame, single ? kAllGroups : observed.changed_rows);
+        emulator_.engine.observe(newest, single ? newest : result.other, observed.frame, single ? kAllGroups : observed.changed_rows);
         observed.changed_rows = result.other == result.before ? kAllGroups : 0;
-        std::memcpy(frame, observed.frame, kFrameBytes);
+        std::memcpy(frame, observed.frame, kObservationBytes);
     }
     write_state(env, i, arrays);
 }
@@ -189,14 +175,14 @@ const Environment& Batch::environment(int i) const {
 
 void Batch::check_group(int first, int count) const {
     if (first < 0 || count < 0 || first > size() - count)
-        throw std::invalid_argument("environments [" + std::to_string(first) + ", " + std::to_string(first + i64{count}) + ") are not in [0, " +
-                                    std::to_string(size()) + ")");
+        throw std::invalid_argument("environments [" + std::to_string(first) + ", " + std::to_string(first + i64{count}) +
+                                    ") are not in [0, " + std::to_string(size()) + ")");
 }
 
 void Batch::reset(const StepArrays& out, int first, int count) {
     check_group(first, count);
     for (int i = first; i < first + count; ++i) {
-        reset_one(i, out.frames + std::size_t{kFrameBytes} * i);
+        reset_one(i, out.frames + std::size_t{kObservationBytes} * i);
         write_state(environments_[i], i, out);
     }
 }
@@ -285,7 +271,7 @@ void Batch::step_next(Job& job, std::unique_lock<std::mutex>& lock) {
     StepArrays arrays = job.arrays;
     for (int step = 0; step < job.steps; ++step) {
         step_one(job.first + row, job.actions[std::size_t(step) * job.count + row], arrays);
-        arrays.frames += std::size_t{kFrameBytes} * size();
+        arrays.frames += std::size_t{kObservationBytes} * size();
         arrays.rewards += size();
     }
     lock.lock();
@@ -321,47 +307,19 @@ const u8* Batch::screen(int i) const {
     return env.screen[env.newest];
 }
 
-std::vector<u8> Batch::save(int i) const {
-    const Environment& env = environment(i);
-    SaveHeader header{};
-    std::memcpy(header.magic, kMagic, sizeof kMagic);
-    header.version = kVersion;
-    header.bytes = sizeof(Environment);
-    std::strncpy(header.game, player_.game.name, sizeof header.game - 1);
-    header.checksum = checksum(reinterpret_cast<const u8*>(&env), sizeof env);
-    std::vector<u8> blob(sizeof header + sizeof env);
-    std::memcpy(blob.data(), &header, sizeof header);
-    std::memcpy(blob.data() + sizeof header, &env, sizeof env);
-    return blob;
-}
+std::vector<u8> Batch::save(int i) const { return save_environment(environment(i), emulator_.game.name); }
 
 void Batch::load(int i, const u8* data, std::size_t size) {
     environment(i);
-    SaveHeader header;
-    if (size < sizeof header) throw std::invalid_argument("not a saved environment: too short");
-    std::memcpy(&header, data, sizeof header);
-    if (std::memcmp(header.magic, kMagic, sizeof kMagic) != 0) throw std::invalid_argument("not a saved environment");
-    if (header.version != kVersion)
-        throw std::invalid_argument("a saved environment of version " + std::to_string(header.version) + ", this is version " + std::to_string(kVersion));
-    header.game[sizeof header.game - 1] = 0;
-    if (std::string_view(header.game) != player_.game.name)
-        throw std::invalid_argument(std::string("a saved environment of ") + header.game + ", this is " + player_.game.name);
-    if (header.bytes != sizeof(Environment) || size != sizeof header + sizeof(Environment))
-        throw std::invalid_argument("a saved environment of the wrong length");
-    if (header.checksum != checksum(data + sizeof header, sizeof(Environment)))
-        throw std::invalid_argument("a damaged saved environment: its checksum is wrong");
-    // The checksum is no proof: whoever writes a file can make it fit.
-    const auto loaded = std::make_unique<Environment>();
-    std::memcpy(static_cast<void*>(loaded.get()), data + sizeof header, sizeof(Environment));
-    if (const char* field = field_out_of_range(*loaded, player_.rom))
-        throw std::invalid_argument(std::string("a damaged saved environment: its ") + field + " is out of range");
-    std::memcpy(static_cast<void*>(&environments_[i]), loaded.get(), sizeof(Environment));
+    std::memcpy(static_cast<void*>(&environments_[i]), load_environment(data, size, emulator_.game, emulator_.rom).get(),
+                sizeof(Environment));
     observed_[i].changed_rows = kAllGroups;
 }
 
 void Batch::set_ram(int i, int address, int value) {
     environment(i);
-    if (address < 0 || address > 127 || value < 0 || value > 255) throw std::invalid_argument("RAM has addresses 0 to 127 and values 0 to 255");
+    if (address < 0 || address > 127 || value < 0 || value > 255)
+        throw std::invalid_argument("RAM has addresses 0 to 127 and values 0 to 255");
     environments_[i].machine.riot.ram[address] = static_cast<u8>(value);
 }
 
@@ -369,7 +327,7 @@ float Batch::raw_act(int i, int action) {
     environment(i);
     if (action < 0 || action >= kActions) throw std::invalid_argument("an action is a number from 0 to 17");
     Environment& env = environments_[i];
-    play_frame(env, player_, static_cast<u8>(action), true, observed_[i].changed_rows);
+    play_frame(env, emulator_, static_cast<u8>(action), true, observed_[i].changed_rows);
     return static_cast<float>(env.progress.reward);
 }
 

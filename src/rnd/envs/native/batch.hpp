@@ -47,7 +47,7 @@ public:
     int size() const { return static_cast<int>(environments_.size()); }
     int action_count() const { return static_cast<int>(actions_.size()); }
     int threads() const { return options_.threads; }
-    const char* simd() const { return player_.engine.name; }
+    const char* simd() const { return emulator_.engine.name; }
     // From now on the game's frames are played by the shared object at `path`, also those of steps under way. It stays loaded.
     // Throws std::invalid_argument when it cannot be loaded or was made for another core.
     void translate(const char* path);
@@ -78,9 +78,9 @@ private:
         StepArrays arrays;
         std::vector<i64> actions;  // of the group, step by step, checked
         int first, count, steps;
-        int most = 0;       // threads of the pool that may work on it at once
-        int working = 0;    // and do
-        int next = 0;       // the first row that no thread has taken
+        int most = 0;     // threads of the pool that may work on it at once
+        int working = 0;  // and do
+        int next = 0;     // the first row that no thread has taken
         std::atomic<int> unfinished = 0;
     };
 
@@ -88,7 +88,7 @@ private:
     // that the start-up never writes keep their value; where it reads RAM before writing it, it is played again.
     struct Start {
         Environment environment;
-        u8 frame[kFrameBytes];
+        u8 frame[kObservationBytes];
         bool kept[128];
         bool copyable;
     };
@@ -96,7 +96,7 @@ private:
     // The last observation of an environment, and which groups of its rows are out of date. Not part of its state.
     struct Observed {
         u64 changed_rows = kAllGroups;
-        u8 frame[kFrameBytes];
+        u8 frame[kObservationBytes];
     };
 
     struct StepResult {
@@ -122,7 +122,7 @@ private:
     void work();
 
     Options options_;
-    Player player_;
+    Emulator emulator_;
     std::vector<u8> actions_;
     std::vector<Environment> environments_;
     std::vector<Observed> observed_;

@@ -58,8 +58,8 @@ Rom make_rom(const u8* data, std::size_t size, Scheme scheme) {
                 close_image(image);
             }
             rom.first_hotspot = 0xFE0;
-            const u8 start[4] = {4, 5, 6, 7};
-            std::memcpy(rom.start_slice, start, 4);
+            const u8 start[3] = {4, 5, 6};
+            std::memcpy(rom.start_slice, start, sizeof start);
             rom.start_image = static_cast<u16>(4 | 5 << 3 | 6 << 6);
             break;
         }

@@ -18,7 +18,7 @@ struct Rom {
     Scheme scheme;
     u16 first_hotspot;  // offset in the image; accesses at or above it may switch banks
     u16 start_image;
-    u8 start_slice[4];
+    u8 start_slice[3];
     std::vector<u8> images;
 
     const u8* image(u16 index) const { return images.data() + static_cast<std::size_t>(index) * kImageStride; }

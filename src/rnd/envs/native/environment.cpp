@@ -7,6 +7,7 @@
 namespace rnd::atari {
 
 // RAM at power-on is noise; this is the noise that ale-py always starts from.
+// clang-format off
 const u8 kPowerOnRam[128] = {
     0xB8, 0x96, 0xC0, 0x49, 0xCB, 0x55, 0xC8, 0x7F, 0xFB, 0xB4, 0x45, 0x66, 0x2B, 0x34, 0x10, 0xCA,
     0xB9, 0xCE, 0xFF, 0x8F, 0x4F, 0x44, 0xA1, 0x8A, 0x04, 0xC5, 0xCD, 0xFC, 0x75, 0xE7, 0x0A, 0xAD,
@@ -17,6 +18,7 @@ const u8 kPowerOnRam[128] = {
     0xA3, 0x6C, 0x28, 0x38, 0x51, 0xC5, 0x89, 0x5C, 0x5A, 0x16, 0x98, 0x55, 0x95, 0x5B, 0xAF, 0x4A,
     0xAF, 0x99, 0x0D, 0x4B, 0xEC, 0x0A, 0xBA, 0x5E, 0xA7, 0xBD, 0xE6, 0xF7, 0xAB, 0x14, 0x6F, 0xC0,
 };
+// clang-format on
 
 namespace {
 
@@ -26,7 +28,7 @@ constexpr u8 kStick[kActions] = {
 };
 constexpr bool presses_fire(u8 action) { return action == FIRE || action >= UPFIRE; }
 
-constexpr u8 kSwitches = 0x3F;       // colour, amateur, nothing pressed
+constexpr u8 kSwitches = 0x3F;  // colour, amateur, nothing pressed
 constexpr u8 kResetPressed = 0x3E;
 constexpr u32 kPowerOns = 1 << 24;  // of one environment, after which their timers repeat
 constexpr int kWarmUpFrames = 60;
@@ -60,10 +62,10 @@ void set_joystick(Machine& m, u8 action) {
 }
 
 // A frame that continues one that was cut is drawn into the same screen.
-bool run_frame(Environment& env, const Player& player, bool draw, u64& changed_rows) {
+bool run_frame(Environment& env, const Emulator& emulator, bool draw, u64& changed_rows) {
     if (draw && env.machine.frame_done) env.newest ^= 1;
     const i64 start = env.machine.frame_cycle;
-    player.run_frame(env.machine, draw ? env.screen[env.newest] : nullptr, changed_rows);
+    emulator.run_frame(env.machine, draw ? env.screen[env.newest] : nullptr, changed_rows);
     const i64 lines = (env.machine.frame_cycle - start) / kCyclesPerLine;
     return env.machine.frame_done && (!draw || lines >= kFirstVisibleLine + kScreenHeight);
 }
@@ -76,7 +78,7 @@ const char* field_out_of_range(const Environment& env, const Rom& rom) {
     const Progress& progress = env.progress;
     for (i32 value : {progress.score, progress.lives, progress.reward})
         if (value < -kLargest || value > kLargest) return "score";
-    if (progress.game_over > 1) return "game_over";
+    if (progress.game_over != 0 && progress.game_over != 1) return "game_over";
     if (env.episode_frames < 0 || env.episode_frames > kLargest) return "episode_frames";
     if (env.executed >= kActions) return "executed";
     if (env.newest > 1) return "newest";
@@ -98,16 +100,16 @@ u8 power_on_timer(u32 power_ons) {
     return timers[power_ons];
 }
 
-void start_environment(Environment& env, const Player& player, u8 timer, const u8* ram) {
-    const Game& game = player.game;
-    power_on(env.machine, player.rom, timer, ram);
+void start_environment(Environment& env, const Emulator& emulator, u8 timer, const u8* ram) {
+    const Game& game = emulator.game;
+    power_on(env.machine, emulator.rom, timer, ram);
     std::memset(env.screen, 0, sizeof env.screen);
     env.newest = 0;
     u64 changed_rows = 0;
     auto frame = [&](u8 action, u8 switches) {
         set_joystick(env.machine, action);
         env.machine.swchb = switches;
-        run_frame(env, player, true, changed_rows);
+        run_frame(env, emulator, true, changed_rows);
     };
     for (int i = 0; i < kWarmUpFrames; ++i) frame(NOOP, kSwitches);
     const int reset_frames = game.has_modes ? kResetFramesWithModes : kResetFrames;
@@ -119,10 +121,10 @@ void start_environment(Environment& env, const Player& player, u8 timer, const u
     env.executed = NOOP;
 }
 
-bool play_frame(Environment& env, const Player& player, u8 action, bool draw, u64& changed_rows) {
+bool play_frame(Environment& env, const Emulator& emulator, u8 action, bool draw, u64& changed_rows) {
     set_joystick(env.machine, action);
-    const bool whole = run_frame(env, player, draw, changed_rows);
-    update_progress(player.game.rules, env.machine.riot.ram, env.progress);
+    const bool whole = run_frame(env, emulator, draw, changed_rows);
+    update_progress(emulator.game.rules, env.machine.riot.ram, env.progress);
     ++env.episode_frames;
     env.executed = action;
     return whole;

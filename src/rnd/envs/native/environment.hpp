@@ -8,8 +8,8 @@
 
 namespace rnd::atari {
 
-// What plays a game's frames: the interpreter, and the translated program as soon as there is one.
-struct Player {
+// What emulates a game: the interpreter, and the translated program as soon as there is one.
+struct Emulator {
     const Engine& engine;
     const Game& game;
     Rom rom;
@@ -25,11 +25,11 @@ struct Player {
 struct Environment {
     Machine machine;
     Progress progress;
-    u64 generator;        // SplitMix64
-    i32 episode_frames;   // raw frames since the reset
-    u32 power_ons;        // before this one; decides the timer's value at the start
-    u8 executed;          // the action of the last raw frame
-    u8 newest;            // which of the two screens was drawn last
+    u64 generator;       // SplitMix64
+    i32 episode_frames;  // raw frames since the reset
+    u32 power_ons;       // before this one; decides the timer's value at the start
+    u8 executed;         // the action of the last raw frame
+    u8 newest;           // which of the two screens was drawn last
     u8 screen[2][kScreenBytes];
 };
 static_assert(std::is_trivially_copyable_v<Environment>);
@@ -44,11 +44,11 @@ u8 power_on_timer(u32 power_ons);
 extern const u8 kPowerOnRam[128];
 
 // Switches the machine on and plays the game's start-up, as ale-py's reset_game does. RAM keeps what it holds over a reset.
-void start_environment(Environment& env, const Player& player, u8 timer, const u8* ram);
+void start_environment(Environment& env, const Emulator& emulator, u8 timer, const u8* ram);
 
 // One raw frame of `action`; drawn when asked for, with `changed_rows` as in FrameFunction. Returns false when the frame leaves
 // rows of its screen as they were: it was cut, or drawn and shorter than the picture.
-bool play_frame(Environment& env, const Player& player, u8 action, bool draw, u64& changed_rows);
+bool play_frame(Environment& env, const Emulator& emulator, u8 action, bool draw, u64& changed_rows);
 
 // A uniform number in [0, 1).
 double draw_uniform(u64& generator);

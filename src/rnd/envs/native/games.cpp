@@ -64,7 +64,7 @@ void freeway_reward(const u8*, Progress& p) { p.reward = p.reward < 0 ? 0 : p.re
 
 }  // namespace
 
-Progress start_progress(const Rules& rules) { return {rules.start_score, rules.start_lives, 0, 0, {}}; }
+Progress start_progress(const Rules& rules) { return {rules.start_score, rules.start_lives, 0, 0}; }
 
 void update_progress(const Rules& rules, const u8* ram, Progress& p) {
     i32 score = 0;
@@ -85,6 +85,7 @@ const std::vector<Game>& all_games() {
     using enum Scheme;
     static const std::vector<Game> games = {
         // ---- the games of the paper ----
+        // clang-format off
         {"montezuma_revenge", kE0, false, all_actions(), {},
          {0, 6, six(0x95, 0x94, 0x93), {0xBA, 7, 0, 1}, {{is(0xBA, 0), is(0xFE, 0x60)}}}},
         {"gravitar", kF8, true, all_actions(), std::vector<u8>(16, FIRE),
@@ -154,6 +155,7 @@ const std::vector<Game>& all_games() {
          {0, 3, {pair(0xE8, 1), pair(0xE6, 100)}, {0xC9, 0xFF, 0, 0}, {{is(0xC9, 0)}, {is(0x98, 0x80, 0x80)}}, wraps_at<10'000>}},
         {"zaxxon", kF8, true, all_actions(), {},
          {0, 5, {pair(0xE9, 100), pair(0xE8, 10'000)}, {0xEA, 0x7, 0, 0}, {{is(0xEA, 0, 0x7)}}}},
+        // clang-format on
     };
     return games;
 }

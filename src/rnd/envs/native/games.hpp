@@ -10,17 +10,18 @@
 namespace rnd::atari {
 
 // The eighteen joystick actions, in ale-py's order.
+// clang-format off
 enum Action : u8 {
     NOOP, FIRE, UP, RIGHT, LEFT, DOWN, UPRIGHT, UPLEFT, DOWNRIGHT, DOWNLEFT,
     UPFIRE, RIGHTFIRE, LEFTFIRE, DOWNFIRE, UPRIGHTFIRE, UPLEFTFIRE, DOWNRIGHTFIRE, DOWNLEFTFIRE, kActions,
 };
+// clang-format on
 
 struct Progress {
     i32 score;
     i32 lives;
     i32 reward;  // of the last frame
-    u8 game_over;
-    u8 unused[3];
+    i32 game_over;
 };
 
 // RAM is named by the address at which the processor sees it: 0x80 to 0xFF.

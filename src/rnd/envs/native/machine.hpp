@@ -1,4 +1,4 @@
-// The state of one Atari 2600 as plain data. Saving a machine is copying it.
+// The state of one Atari 2600 as plain data. Saving a machine is copying it: saving.cpp counts the versions of this layout.
 #pragma once
 
 #include <cstdint>
@@ -38,11 +38,11 @@ struct Cpu {
 // 6532: RAM, timer, two ports.
 struct Riot {
     u8 ram[128];
-    u8 ram_guard[8];  // operand fetches of code that runs at the end of RAM may look past it
+    u8 ram_guard[8];   // operand fetches of code that runs at the end of RAM may look past it
     i64 timer_zero;    // the last cycle at which the timer shows zero before it runs out
     i64 timer_offset;  // how late INTIM was first read after it ran out, or -1
     u8 timer_shift;    // log2 of the interval: 0, 3, 6, 10
-    u8 swacnt, swbcnt, swcha_out, swchb_out;
+    u8 swacnt, swbcnt, swcha_out;
 };
 
 // The six objects that the TIA draws, in the order of `Tia::mask`.
@@ -55,7 +55,7 @@ struct alignas(32) Row {
 
 struct Tia {
     Row mask[kObjects];  // where each object is on the current line; valid unless its bit in `stale` is set
-    u8 VSYNC, VBLANK, CTRLPF;
+    u8 VBLANK, CTRLPF;
     u8 NUSIZ[2], COLUP[2], COLUPF, COLUBK;
     u8 REFP[2], GRP[2], old_GRP[2], VDELP[2];
     u8 PF[3];
@@ -68,20 +68,16 @@ struct Tia {
     u8 stale;             // bit per object: mask must be rebuilt before use
     u8 visible;           // bit per object: its mask is not empty
     u8 line_is_collided;  // a whole line with these masks has already been tested for collisions
-    u8 cosmic_ark;        // missile 0 keeps moving after HMM0 was changed during HMOVE
-    u8 cosmic_ark_phase;
     u16 collision;
-    u16 shadow[64];       // what was last written to a register that ignores a repeated value, else more than a byte
-    i32 line;             // of the frame
-    i32 clock;            // of the line: everything before it is drawn
-    i64 vsync_clock;      // the colour clock at which VSYNC may end, or -1
-    i64 hmove_clock;      // of the last HMOVE
-    i64 dump_clock;       // since when the paddle capacitors charge
+    u16 shadow[64];   // what was last written to a register that ignores a repeated value, else more than a byte
+    i32 line;         // of the frame
+    i32 clock;        // of the line: everything before it is drawn
+    i64 vsync_clock;  // the colour clock at which VSYNC may end, or -1
 };
 
 struct Cartridge {
-    u16 image;  // which of the 4K images of the ROM is in view
-    u8 slice[4];
+    u16 image;    // which of the 4K images of the ROM is in view
+    u8 slice[3];  // of E0, in its three windows; the fourth shows the last one
 };
 
 struct Machine {

@@ -33,7 +33,8 @@ void grey_maximum(const u8* a, const u8* b, u8* out) {
         // Sixteen entries of the table at a time; an index outside them gets its top bit, which selects zero.
         for (int first = 0; first < 128; first += 16) {
             const __m256i entries = _mm256_broadcastsi128_si256(_mm_load_si128(reinterpret_cast<const __m128i*>(kGrey + first)));
-            const __m256i inside = _mm256_adds_epu8(_mm256_xor_si256(index, _mm256_set1_epi8(static_cast<char>(first))), _mm256_set1_epi8(0x70));
+            const __m256i inside =
+                _mm256_adds_epu8(_mm256_xor_si256(index, _mm256_set1_epi8(static_cast<char>(first))), _mm256_set1_epi8(0x70));
             found = _mm256_or_si256(found, _mm256_shuffle_epi8(entries, inside));
         }
         return found;
@@ -62,7 +63,7 @@ void grey_maximum(const u8* a, const u8* b, u8* out) {
 // An exact half is rounded as the usual single-precision implementation happens to: pixels times weights summed along
 // each line, then lines times weights, and the sum rounded.
 [[gnu::noinline]] inline u8 round_half(const u8 (*lines)[kScreenWidth], bool second, int x) {
-    const double scale = static_cast<double>(kScreenWidth) / kFrameSide;
+    const double scale = static_cast<double>(kScreenWidth) / kObservationSide;
     const double from = x * scale, to = from + scale;
     int first = static_cast<int>(std::ceil(from)), last = static_cast<int>(std::floor(to));
     if (last > kScreenWidth - 1) last = kScreenWidth - 1;
@@ -90,7 +91,8 @@ inline void shrink_line(const u16* sums, u8* out, u32 (&halves)[4]) {
         const __m512i low = _mm512_loadu_si512(sums + kPeriodIn * period), high = _mm512_loadu_si512(sums + kPeriodIn * period + 32);
         __m512i sum = _mm512_set1_epi16(kParts / 2);
         for (int i = 0; i < 3; ++i)
-            sum = _mm512_add_epi16(sum, _mm512_mullo_epi16(_mm512_permutex2var_epi16(low, index[i], high), _mm512_load_si512(kHorizontal.weight[i])));
+            sum = _mm512_add_epi16(
+                sum, _mm512_mullo_epi16(_mm512_permutex2var_epi16(low, index[i], high), _mm512_load_si512(kHorizontal.weight[i])));
         // Division by 200: by 8, then by 25.
         const __m512i quotient = _mm512_srli_epi16(_mm512_mulhi_epu16(_mm512_srli_epi16(sum, 3), _mm512_set1_epi16(5243)), 1);
         halves[period] = _mm512_cmpeq_epi16_mask(_mm512_mullo_epi16(quotient, _mm512_set1_epi16(kParts)), sum) & ((1u << kPeriodOut) - 1);
@@ -102,7 +104,8 @@ inline void shrink_line(const u16* sums, u8* out, u32 (&halves)[4]) {
         u32 ties = 0;
         for (int i = 0; i < kPeriodOut; ++i) {
             const u16* at = in + kHorizontal.first[i];
-            const u32 sum = at[0] * kHorizontal.weight[0][i] + at[1] * kHorizontal.weight[1][i] + at[2] * kHorizontal.weight[2][i] + kParts / 2;
+            const u32 sum =
+                at[0] * kHorizontal.weight[0][i] + at[1] * kHorizontal.weight[1][i] + at[2] * kHorizontal.weight[2][i] + kParts / 2;
             const u32 quotient = sum / kParts;
             ties |= static_cast<u32>(quotient * kParts == sum) << i;
             out[kPeriodOut * period + i] = static_cast<u8>(quotient);
@@ -127,7 +130,7 @@ void observe(const u8* newest, const u8* other, u8* frame, u64 groups) {
             sums[1][x] = static_cast<u16>(lines[2][x] + 2 * (lines[3][x] + lines[4][x]));
         }
         for (int half = 0; half < 2; ++half) {
-            u8* out = frame + (2 * group + half) * kFrameSide;
+            u8* out = frame + (2 * group + half) * kObservationSide;
             u32 ties[4];
             shrink_line(sums[half], out, ties);
             for (int period = 0; period < 4; ++period)

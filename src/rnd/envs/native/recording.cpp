@@ -21,18 +21,18 @@ bool run_frame(Machine& m, const Rom& rom, u8*, u64* changed_rows) {
 
 constexpr Engine kRecordingEngine = {"recording", run_frame, nullptr, nullptr};
 constexpr int kEpisodeFrames = 6'000;
-constexpr int kKeptEvery = 300;     // frames of play between two states that trials begin with
-constexpr int kTrialFrames = 3;       // a room is drawn at once; longer trials would be fewer
+constexpr int kKeptEvery = 300;  // frames of play between two states that trials begin with
+constexpr int kTrialFrames = 3;  // a room is drawn at once; longer trials would be fewer
 constexpr int kLongestFrame = kMaxLines + 2;
 
 class Recorder {
 public:
-    Recorder(const Player& player, u64 seed) : player_(player), generator_(seed) {}
+    Recorder(const Emulator& emulator, u64 seed) : emulator_(emulator), generator_(seed) {}
 
     // Plays at random, from one episode to the next.
     void play(int frames) {
         reached_places = reached.data();
-        start_environment(*env_, player_, power_on_timer(0), kPowerOnRam);
+        start_environment(*env_, emulator_, power_on_timer(0), kPowerOnRam);
         for (int done = 0, held = 0, action = 0; done < frames; ++done) {
             // Every other episode holds its actions for up to a second, so that it gets somewhere.
             if (held-- <= 0) {
@@ -46,7 +46,7 @@ public:
                 const u32 power_ons = ++env_->power_ons;
                 u8 ram[128];
                 std::memcpy(ram, env_->machine.riot.ram, sizeof ram);
-                start_environment(*env_, player_, power_on_timer(power_ons), ram);
+                start_environment(*env_, emulator_, power_on_timer(power_ons), ram);
             }
         }
     }
@@ -76,7 +76,7 @@ private:
     int frame(int action) {
         u64 changed_rows = 0;
         const i64 start = env_->machine.frame_cycle;
-        play_frame(*env_, player_, static_cast<u8>(action), false, changed_rows);
+        play_frame(*env_, emulator_, static_cast<u8>(action), false, changed_rows);
         const i64 lines = (env_->machine.frame_cycle - start) / kCyclesPerLine;
         return lines < kLongestFrame ? static_cast<int>(lines) : kLongestFrame - 1;
     }
@@ -99,7 +99,7 @@ private:
         if (is_new) kept_.push_back(env_->machine);
     }
 
-    const Player& player_;
+    const Emulator& emulator_;
     u64 generator_;
     const std::unique_ptr<Environment> env_ = std::make_unique<Environment>();
     std::vector<Machine> kept_;
@@ -109,8 +109,8 @@ private:
 }  // namespace
 
 std::vector<u8> record_reached(const u8* rom, std::size_t rom_size, const Game& game, int frames, u64 seed) {
-    const Player player{kRecordingEngine, game, make_rom(rom, rom_size, game.scheme)};
-    Recorder recorder(player, seed);
+    const Emulator emulator{kRecordingEngine, game, make_rom(rom, rom_size, game.scheme)};
+    Recorder recorder(emulator, seed);
     recorder.play(frames / 3);
     recorder.try_changes(frames - frames / 3);
     reached_places = nullptr;

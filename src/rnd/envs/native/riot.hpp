@@ -43,7 +43,6 @@ inline void riot_write(Machine& m, u16 address, u8 value, i64 cycle) {
     switch (address & 7) {
         case 0: m.riot.swcha_out = value; break;
         case 1: m.riot.swacnt = value; break;
-        case 2: m.riot.swchb_out = value; break;
         case 3: m.riot.swbcnt = value; break;
         default: break;
     }

@@ -7,15 +7,18 @@
 
 namespace rnd::atari::RND_TARGET {
 
+// clang-format off
 enum Register : u8 {
     VSYNC, VBLANK, WSYNC, RSYNC, NUSIZ0, NUSIZ1, COLUP0, COLUP1, COLUPF, COLUBK, CTRLPF, REFP0, REFP1, PF0, PF1, PF2,
     RESP0, RESP1, RESM0, RESM1, RESBL, AUDC0, AUDC1, AUDF0, AUDF1, AUDV0, AUDV1, GRP0, GRP1, ENAM0, ENAM1, ENABL,
     HMP0, HMP1, HMM0, HMM1, HMBL, VDELP0, VDELP1, VDELBL, RESMP0, RESMP1, HMOVE, HMCLR, CXCLR,
 };
+// clang-format on
 
 // Registers whose write does nothing when the value is what was last written.
 constexpr bool is_plain(unsigned reg) {
-    return (reg >= NUSIZ0 && reg <= COLUBK) || (reg >= REFP0 && reg <= PF2) || (reg >= ENAM0 && reg <= VDELBL) || reg == RESMP0 || reg == RESMP1;
+    return (reg >= NUSIZ0 && reg <= COLUBK) || (reg >= REFP0 && reg <= PF2) || (reg >= ENAM0 && reg <= VDELBL) || reg == RESMP0 ||
+           reg == RESMP1;
 }
 constexpr u16 kNeverEqual = 0x100;
 
@@ -93,17 +96,17 @@ constexpr int write_delay(unsigned reg, i32 cycle) {
     if (is_plain(reg)) tia.shadow[reg] = value;
     auto effect = [&] { return clock + write_delay(reg, cycle); };
     // `shown`: the object looks different afterwards; false where a vertical delay holds the value back.
-    auto set = [&](u8& value, u8 to, Object object, bool shown = true) __attribute__((always_inline)) {
-        if (value == to) return;
+    auto set = [&](u8& field, u8 to, Object object, bool shown = true) __attribute__((always_inline)) {
+        if (field == to) return;
         if (shown) advance_where(bus, effect(), [&](int x0, int x1) { return reaches(tia, object, x0, x1); });
-        value = to;
+        field = to;
         if (shown) changed(bus, 1u << object);
     };
     // `objects`: those that have this colour. While none of them is shown, the picture stays the same.
-    auto colour = [&](u8& reg, unsigned objects) __attribute__((always_inline)) {
-        if (reg == (value & 0xFE)) return;
+    auto colour = [&](u8& field, unsigned objects) __attribute__((always_inline)) {
+        if (field == (value & 0xFE)) return;
         if (bus.screen && (live_objects(tia, objects) || shows_score(tia))) advance(bus, clock);
-        reg = value & 0xFE;
+        field = value & 0xFE;
     };
     auto reset_position = [&](int object, int in_hblank, int delay) {
         const int hpos = line_clock();
@@ -111,11 +114,11 @@ constexpr int write_delay(unsigned reg, i32 cycle) {
         tia.position[object] = static_cast<u8>(at);
         changed(bus, 1u << object);
     };
-    if (cycle >= kFrameCycles) [[unlikely]] m.frame_done = 1;
+    if (cycle >= kFrameCycles) [[unlikely]]
+        m.frame_done = 1;
     switch (reg) {
         case VSYNC: {
             const i64 now = m.frame_cycle * 3 + clock;
-            tia.VSYNC = value;
             if (value & 2) {
                 tia.vsync_clock = now + kClocksPerLine;
             } else if (tia.vsync_clock >= 0 && now >= tia.vsync_clock) {
@@ -181,7 +184,8 @@ constexpr int write_delay(unsigned reg, i32 cycle) {
             advance(bus, phase == PlayerPhase::kDrawing ? clock + 11 : clock);
             tia.position[P0 + n] = static_cast<u8>(to);
             // At clock 0 the end of the last line is still to come, where it has one, and lifts the suppression.
-            tia.suppress[n] = phase == PlayerPhase::kDrawing || (phase == PlayerPhase::kElsewhere && (hpos != 0 || !has_end(cycle / kCyclesPerLine - 1)));
+            tia.suppress[n] =
+                phase == PlayerPhase::kDrawing || (phase == PlayerPhase::kElsewhere && (hpos != 0 || !has_end(cycle / kCyclesPerLine - 1)));
             if (tia.suppress[n]) tia.shadow[NUSIZ0 + n] = kNeverEqual;
             changed(bus, 1u << (P0 + n));
             break;
@@ -269,7 +273,9 @@ constexpr int write_delay(unsigned reg, i32 cycle) {
 
 // A write of a program that names its register.
 template <u8 kRegister>
-[[gnu::noinline]] void tia_write_at(Bus& bus, u8 value, i32 cycle) { write_register(bus, kRegister, value, cycle); }
+[[gnu::noinline]] void tia_write_at(Bus& bus, u8 value, i32 cycle) {
+    write_register(bus, kRegister, value, cycle);
+}
 
 // Undriven bits keep what was last on the data bus.
 inline u8 tia_read(Bus& bus, u8 address, u8 data_bus) {
@@ -284,8 +290,7 @@ inline u8 tia_read(Bus& bus, u8 address, u8 data_bus) {
     }
     switch (reg) {
         case 12:
-        case 13:
-            return static_cast<u8>((m.fire[reg - 12] ? 0 : 0x80) | noise);  // the latch that VBLANK's D6 turns on is not there
+        case 13: return static_cast<u8>((m.fire[reg - 12] ? 0 : 0x80) | noise);  // the latch that VBLANK's D6 turns on is not there
         default: return noise;
     }
 }

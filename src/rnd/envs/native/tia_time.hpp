@@ -10,12 +10,12 @@ namespace rnd::atari::RND_TARGET {
 // What an instruction sees beside the machine itself. Not part of the state.
 struct Bus {
     Machine& m;
-    u8* screen;        // 210 x 160 colour bytes, or null when this frame will not be seen
-    u64* changed_rows;  // a bit is set for every five rows of `screen` of which a pixel changes
-    u8* reached = nullptr;  // with RND_RECORDING: `Reached` of every place
-    i32 touched = -1;       // the cycle of the frame at which the program last wrote or read a register of the TIA,
+    u8* screen;               // 210 x 160 colour bytes, or null when this frame will not be seen
+    u64* changed_rows;        // a bit is set for every five rows of `screen` of which a pixel changes
+    u8* reached = nullptr;    // with RND_RECORDING: `Reached` of every place
+    i32 touched = -1;         // the cycle of the frame at which the program last wrote or read a register of the TIA,
     u8 touched_register = 0;  // and which one it wrote
-    i32 collided = 0;  // of a frame that is seen: the clock of the line up to which collisions are done, if they are ahead of pixels
+    i32 collided = 0;         // of a frame that is seen: the clock of the line up to which collisions are done, if they are ahead of pixels
     // Of a frame that is not seen:
     i32 at = 0;         // colour clocks that are done, counted as in `advance`
     i32 comb_line = 0;  // the line at which `hmove_blank` is up to date
@@ -36,7 +36,8 @@ inline void collide(Tia& tia, unsigned visible, int x0, int x1) {
     if (!wanted) return;
     if (tia.stale & visible) {
         unsigned needed = 0;
-        for (int object = 0; object < kObjects; ++object) needed |= static_cast<unsigned>((kPairOf.latches[object] & wanted) != 0) << object;
+        for (int object = 0; object < kObjects; ++object)
+            needed |= static_cast<unsigned>((kPairOf.latches[object] & wanted) != 0) << object;
         refresh_masks(tia, needed);
     }
     tia.collision |= collisions(tia.mask, wanted, x0, x1);
@@ -50,7 +51,7 @@ inline void collide(Tia& tia, unsigned visible, int x0, int x1) {
     const int x1 = to - kHblankClocks;
     const int row = tia.line - kFirstVisibleLine;
     u8* pixels = bus.screen + row * kScreenWidth;
-    auto note = [&](bool changed) { *bus.changed_rows |= static_cast<u64>(changed) << row / kRowsPerGroup; };
+    auto note = [&](bool differs) { *bus.changed_rows |= static_cast<u64>(differs) << row / kRowsPerGroup; };
     if (tia.VBLANK & 2) return note(blank(pixels, x0, x1));
     refresh_masks(tia);
     const int c0 = bus.collided - kHblankClocks > x0 ? bus.collided - kHblankClocks : x0;
@@ -109,15 +110,15 @@ inline void look_ahead(Bus& bus) {
     Tia& tia = bus.m.tia;
     i32 line = bus.at / kClocksPerLine;
     i32 from = bus.at - line * kClocksPerLine, target = clock - line * kClocksPerLine;
-    auto segment = [&](int end) {
+    auto collide_until = [&](int end) {
         if (end <= from || end <= kHblankClocks || tia.VBLANK & 2 || !is_visible_line(line)) return;
         collide(tia, bus.live, from > kHblankClocks ? from - kHblankClocks : 0, end - kHblankClocks);
     };
     for (; target >= kClocksPerLine; target -= kClocksPerLine, ++line, from = 0) {
-        segment(kClocksPerLine);
+        collide_until(kClocksPerLine);
         end_line(tia, line);
     }
-    segment(target);
+    collide_until(target);
     bus.at = clock;
     look_ahead(bus);
 }

@@ -3,6 +3,8 @@ VENV ?= .venv
 PYTHON ?= python3
 BIN = $(VENV)/bin
 STAMP = $(VENV)/.installed
+NATIVE = src/rnd/envs/native
+CPP = $(wildcard $(NATIVE)/*.?pp $(NATIVE)/*.inc tests/envs/native/*.cpp)
 
 .PHONY: train test test-long check format docs clean
 
@@ -19,15 +21,17 @@ check: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/clang-format --dry-run --Werror $(CPP)
 
 format: $(STAMP)
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+	$(BIN)/clang-format -i $(CPP)
 
 docs: $(STAMP)
 	$(BIN)/python -m sphinx -W --keep-going -q -b html docs docs/_build/html
 
-$(STAMP): pyproject.toml $(wildcard src/rnd/envs/native/*.?pp) src/rnd/envs/native/CMakeLists.txt
+$(STAMP): pyproject.toml $(CPP) $(NATIVE)/opcodes.def $(NATIVE)/CMakeLists.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
 	$(BIN)/python -m pip install --quiet --editable ".[dev]"

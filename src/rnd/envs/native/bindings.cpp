@@ -42,7 +42,8 @@ class PyBatch {
     template <typename A>
     auto rows(const A& array, const char* name) const {
         if (array.shape(0) != static_cast<std::size_t>(batch_.size()))
-            throw std::invalid_argument(std::string(name) + " must have one row for each of the " + std::to_string(batch_.size()) + " environments");
+            throw std::invalid_argument(std::string(name) + " must have one row for each of the " + std::to_string(batch_.size()) +
+                                        " environments");
         return array.data();
     }
 
@@ -148,53 +149,81 @@ NB_MODULE(_core, module) {
     });
 
     static const Engine& engine = choose_engine("auto");
-    module.def("shrink", [](const Screen& newest, const Screen& other, const Frame& frame) {
-        engine.shrink(newest.data(), other.data(), frame.data(), kAllGroups);
-    }, "newest"_a, "other"_a, "frame"_a, "84 x 84 of the pixelwise maximum of two grey screens, as cv2.resize(..., INTER_AREA) makes it.");
+    module.def(
+        "shrink",
+        [](const Screen& newest, const Screen& other, const Frame& frame) {
+            engine.shrink(newest.data(), other.data(), frame.data(), kAllGroups);
+        },
+        "newest"_a, "other"_a, "frame"_a, "84 x 84 of the pixelwise maximum of two grey screens, as cv2.resize(..., INTER_AREA) makes it.");
 
     module.attr("sources") = RND_SOURCES;
     module.attr("simd") = engine.name;
-    module.def("record_reached", [](nb::bytes rom, const std::string& game, int frames, u64 seed) {
-        std::vector<u8> reached;
-        {
-            nb::gil_scoped_release released;
-            reached = record_reached(static_cast<const u8*>(rom.data()), rom.size(), known(game), frames, seed);
-        }
-        return nb::bytes(reached.data(), reached.size());
-    }, "rom"_a, "game"_a, "frames"_a, "seed"_a);
-    module.def("scheme", [](const std::string& game) {
-        static constexpr const char* kNames[] = {"k4K", "kF8", "kF6", "kE0"};
-        return kNames[static_cast<int>(known(game).scheme)];
-    }, "game"_a);
+    module.def(
+        "record_reached",
+        [](nb::bytes rom, const std::string& game, int frames, u64 seed) {
+            std::vector<u8> reached;
+            {
+                nb::gil_scoped_release released;
+                reached = record_reached(static_cast<const u8*>(rom.data()), rom.size(), known(game), frames, seed);
+            }
+            return nb::bytes(reached.data(), reached.size());
+        },
+        "rom"_a, "game"_a, "frames"_a, "seed"_a);
+    module.def(
+        "scheme",
+        [](const std::string& game) {
+            static constexpr const char* kNames[] = {"k4K", "kF8", "kF6", "kE0"};
+            return kNames[static_cast<int>(known(game).scheme)];
+        },
+        "game"_a);
 
     const char* no_count = "count";
     nb::class_<PyBatch>(module, "AtariBatch")
-        .def(nb::init<nb::bytes, const std::string&, const Seeds&, int, int, double, int, bool, const std::string&, bool>(), "rom"_a, "game"_a,
-             "seeds"_a, nb::kw_only(), "threads"_a, "frame_skip"_a = 4, "sticky"_a = 0.25, "max_episode_frames"_a = 18'000,
+        .def(nb::init<nb::bytes, const std::string&, const Seeds&, int, int, double, int, bool, const std::string&, bool>(), "rom"_a,
+             "game"_a, "seeds"_a, nb::kw_only(), "threads"_a, "frame_skip"_a = 4, "sticky"_a = 0.25, "max_episode_frames"_a = 18'000,
              "full_action_set"_a = false, "simd"_a = "auto", "autoreset"_a = true)
         .def_prop_ro("num_envs", [](PyBatch& self) { return self.batch().size(); })
         .def_prop_ro("num_actions", [](PyBatch& self) { return self.batch().action_count(); })
         .def_prop_ro("threads", [](PyBatch& self) { return self.batch().threads(); })
         .def_prop_ro("simd", [](PyBatch& self) { return self.batch().simd(); })
-        .def("translate", [](PyBatch& self, const std::string& path) { self.batch().translate(path.c_str()); }, "path"_a)
+        .def(
+            "translate", [](PyBatch& self, const std::string& path) { self.batch().translate(path.c_str()); }, "path"_a)
         .def("reset", &PyBatch::reset, "frames"_a, "ram"_a, "lives"_a, "first"_a = 0, nb::arg(no_count) = nb::none())
         .def("step", &PyBatch::step<false>, "actions"_a, "frames"_a, "rewards"_a, "terminated"_a, "truncated"_a, "ram"_a, "lives"_a,
              "final_ram"_a, "first"_a = 0, nb::arg(no_count) = nb::none())
         .def("step_async", &PyBatch::step<true>, "actions"_a, "frames"_a, "rewards"_a, "terminated"_a, "truncated"_a, "ram"_a, "lives"_a,
              "final_ram"_a, "first"_a = 0, nb::arg(no_count) = nb::none())
         .def("play", &PyBatch::play, "actions"_a, "frames"_a, "rewards"_a, "terminated"_a, "truncated"_a, "ram"_a, "lives"_a, "final_ram"_a)
-        .def("wait", [](PyBatch& self, int first, bool spin) { self.batch().wait(first, spin); }, "first"_a = -1, "spin"_a = false,
-             nb::call_guard<nb::gil_scoped_release>())
-        .def("screen", [](PyBatch& self, int i) { return copied(self.batch().screen(i), {kScreenHeight, kScreenWidth}); }, "i"_a)
-        .def("ram", [](PyBatch& self, int i) { self.batch().screen(i); return copied(self.batch().ram_of(i), {128}); }, "i"_a)
-        .def("lives", [](PyBatch& self, int i) { return self.batch().progress(i).lives; }, "i"_a)
-        .def("game_over", [](PyBatch& self, int i) { return self.batch().progress(i).game_over != 0; }, "i"_a)
-        .def("save", [](PyBatch& self, int i) {
+        .def(
+            "wait", [](PyBatch& self, int first, bool spin) { self.batch().wait(first, spin); }, "first"_a = -1, "spin"_a = false,
+            nb::call_guard<nb::gil_scoped_release>())
+        .def(
+            "screen", [](PyBatch& self, int i) { return copied(self.batch().screen(i), {kScreenHeight, kScreenWidth}); }, "i"_a)
+        .def(
+            "ram",
+            [](PyBatch& self, int i) {
+                self.batch().screen(i);
+                return copied(self.batch().ram_of(i), {128});
+            },
+            "i"_a)
+        .def(
+            "lives", [](PyBatch& self, int i) { return self.batch().progress(i).lives; }, "i"_a)
+        .def(
+            "game_over", [](PyBatch& self, int i) { return self.batch().progress(i).game_over != 0; }, "i"_a)
+        .def(
+            "save",
+            [](PyBatch& self, int i) {
                 const std::vector<u8> blob = self.batch().save(i);
                 return nb::bytes(blob.data(), blob.size());
-            }, "i"_a)
-        .def("load", [](PyBatch& self, int i, nb::bytes data) { self.batch().load(i, static_cast<const u8*>(data.data()), data.size()); }, "i"_a, "data"_a)
-        .def("set_ram", [](PyBatch& self, int i, int address, int value) { self.batch().set_ram(i, address, value); }, "i"_a, "address"_a, "value"_a)
-        .def("raw_act", [](PyBatch& self, int i, int action) { return self.batch().raw_act(i, action); }, "i"_a, "ale_action"_a)
+            },
+            "i"_a)
+        .def(
+            "load", [](PyBatch& self, int i, nb::bytes data) { self.batch().load(i, static_cast<const u8*>(data.data()), data.size()); },
+            "i"_a, "data"_a)
+        .def(
+            "set_ram", [](PyBatch& self, int i, int address, int value) { self.batch().set_ram(i, address, value); }, "i"_a, "address"_a,
+            "value"_a)
+        .def(
+            "raw_act", [](PyBatch& self, int i, int action) { return self.batch().raw_act(i, action); }, "i"_a, "ale_action"_a)
         .def("raw_reset", [](PyBatch& self, int i) { self.batch().raw_reset(i); }, "i"_a);
 }

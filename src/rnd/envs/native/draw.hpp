@@ -113,7 +113,8 @@ struct Paint {
     u64 pf, p1, p0;
 };
 inline Paint paint(const Tia& tia, int w) {
-    Paint p = {tia.mask[PF].word[w] | tia.mask[BL].word[w], tia.mask[P1].word[w] | tia.mask[M1].word[w], tia.mask[P0].word[w] | tia.mask[M0].word[w]};
+    Paint p = {tia.mask[PF].word[w] | tia.mask[BL].word[w], tia.mask[P1].word[w] | tia.mask[M1].word[w],
+               tia.mask[P0].word[w] | tia.mask[M0].word[w]};
     if (shows_score(tia)) {
         const u64 left = kBelow.row[80].word[w];
         p.p0 |= tia.mask[PF].word[w] & left;

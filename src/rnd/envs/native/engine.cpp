@@ -10,8 +10,7 @@ const Engine& choose_engine(std::string_view name) {
 #if defined(__x86_64__)
     const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi2");
     const bool avx512 = avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-                        __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
-                        __builtin_cpu_supports("avx512vbmi");
+                        __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vbmi");
     if (name == "avx512" || (name == "auto" && avx512)) {
         if (avx512) return kAvx512Engine;
         throw std::invalid_argument("simd=\"avx512\": this processor has no AVX-512 (F, BW, DQ, VL, VBMI)");

@@ -21,8 +21,10 @@ inline bool play_frame(Bus& bus, const Rom& rom) {
         return false;
     }
     // A frame that was cut is drawn up to the program's last access to the TIA, as in ale-py.
-    if (m.frame_done) advance(bus, m.cycle * 3);
-    else if (bus.touched >= 0) advance(bus, bus.touched * 3 + write_delay(bus.touched_register, bus.touched));
+    if (m.frame_done)
+        advance(bus, m.cycle * 3);
+    else if (bus.touched >= 0)
+        advance(bus, bus.touched * 3 + write_delay(bus.touched_register, bus.touched));
     if (!bus.screen) end_unseen(bus);
     // The next frame counts from the line in which this one ended. One that was cut continues, and only lines past the longest
     // frame are forgotten, so that the counter of a program that hangs stays small.

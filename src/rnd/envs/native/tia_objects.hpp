@@ -65,8 +65,8 @@ constexpr u8 reversed(u8 b) {
 
 struct PixelTables {
     u8 reverse[256];
-    u16 twice[256];   // every bit two pixels wide
-    u32 four[256];    // every bit four pixels wide
+    u16 twice[256];  // every bit two pixels wide
+    u32 four[256];   // every bit four pixels wide
 };
 constexpr PixelTables make_pixel_tables() {
     PixelTables t{};

@@ -6,4 +6,5 @@
 
 using namespace rnd::atari;
 
-extern "C" __attribute__((visibility("default"))) const Translation rnd_translation = {RND_SOURCES, sizeof(Machine), sizeof(Rom), RND_TARGET::run_frame};
+extern "C" __attribute__((visibility("default")))
+const Translation rnd_translation = {RND_SOURCES, sizeof(Machine), sizeof(Rom), RND_TARGET::run_frame};

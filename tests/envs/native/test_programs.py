@@ -55,7 +55,7 @@ def frame(body: bytes) -> bytes:
     return start + loop + bytes([0x4C, len(start), 0xF0])
 
 
-def both(program: bytes, tmp_path: Path) -> tuple[Any, Any]:
+def both(program: bytes, tmp_path: Path, **options: Any) -> tuple[Any, Any]:
     """ale-py and the core, each with the program in its cartridge."""
     assert len(program) < 0xFF0
     rom = program + bytes([0xEA]) * (0xFFC - len(program)) + b"\x00\xf0\x00\xf0"
@@ -66,7 +66,7 @@ def both(program: bytes, tmp_path: Path) -> tuple[Any, Any]:
     ale.setFloat("repeat_action_probability", 0.0)
     ale.setInt("random_seed", 0)
     ale.loadROM(path)
-    return ale, native.AtariBatch(rom, GAME, np.zeros(1, np.uint64), threads=1)
+    return ale, native.AtariBatch(rom, GAME, np.zeros(1, np.uint64), threads=1, **options)
 
 
 def assert_same_frames(ale: Any, core: Any, actions: list[int]) -> None:
@@ -91,18 +91,29 @@ def step_arrays() -> dict[str, np.ndarray]:
     }
 
 
-def assert_same_steps(ale: Any, core: Any) -> None:
-    """Two of the four frames of an agent step are not seen."""
+def assert_same_steps(ale: Any, core: Any, frame_skip: int = 4, steps: int = 5) -> None:
+    """All frames of an agent step but the last two are not seen."""
     arrays, expected = step_arrays(), np.zeros((84, 84), np.uint8)
-    for step in range(5):
+    for step in range(steps):
         core.step(np.array([NOOP]), **arrays)
         screens = []
-        for _ in range(4):
+        for _ in range(frame_skip):
             ale.act(Action(NOOP))
             screens.append(ale.getScreenGrayscale())
-        native.shrink(screens[-1], screens[-2], expected)
+        native.shrink(screens[-1], screens[-2:][0], expected)
         assert np.array_equal(arrays["ram"][0], ale.getRAM()), step
         assert np.array_equal(arrays["frames"][0], expected), step
+
+
+@pytest.mark.parametrize("frame_skip", range(1, 8))
+@pytest.mark.parametrize("autoreset", [True, False])
+def test_frames_that_are_shorter_than_the_picture(frame_skip: int, autoreset: bool, tmp_path: Path) -> None:
+    """Each shows the rows of another one below its own: fifty lines, or two, three or four times as many."""
+    colours = bytes([0xE6, 0x90, 0xA5, 0x90, 0x0A, 0x85, COLUBK])  # another one in every frame
+    times = bytes([0xA5, 0x90, 0x29, 3, 0xAA, 0xE8])  # LDA; AND #3; TAX; INX
+    fifty_lines = bytes([0xA0, 50, 0x85, WSYNC, 0x88, 0xD0, 0xFB, 0xCA, 0xD0, 0xF6])  # so many times
+    ale, core = both(frame(colours + times + fifty_lines), tmp_path, frame_skip=frame_skip, autoreset=autoreset)
+    assert_same_steps(ale, core, frame_skip, steps=60)
 
 
 @pytest.mark.parametrize("line", [10, 20, 245, 250])

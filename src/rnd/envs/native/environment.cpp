@@ -61,9 +61,10 @@ void set_joystick(Machine& m, u8 action) {
     m.fire[0] = presses_fire(action);
 }
 
-// A frame that continues one that was cut is drawn into the same screen.
+// A frame that continues one that was cut is drawn into the same screen. One that is not drawn counts: a step that is played
+// again, all drawn, must find each frame's rows on the screen on which the first try has drawn them.
 bool run_frame(Environment& env, const Emulator& emulator, bool draw, u64& changed_rows) {
-    if (draw && env.machine.frame_done) env.newest ^= 1;
+    if (env.machine.frame_done) env.newest ^= 1;
     const i64 start = env.machine.frame_cycle;
     emulator.run_frame(env.machine, draw ? env.screen[env.newest] : nullptr, changed_rows);
     const i64 lines = (env.machine.frame_cycle - start) / kCyclesPerLine;

@@ -28,7 +28,7 @@ class NativeRunner:
     def __init__(self, game: str, envs: int, threads: int, simd: str, translate: bool) -> None:
         self.batch = AtariBatch(read_rom(game), game, np.arange(envs, dtype=np.uint64), threads=threads, simd=simd)
         if translate:
-            self.batch.translate(str(TranslatedGame(game, read_rom(game), self.batch.simd).make()))
+            TranslatedGame(game, read_rom(game), self.batch.simd).load_or_make(self.batch)
         self.arrays = (
             np.zeros((envs, 84, 84), np.uint8),
             np.zeros(envs, np.float32),

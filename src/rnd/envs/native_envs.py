@@ -68,11 +68,9 @@ class NativeEnvs(VectorEnv):
 
         try:
             game = TranslatedGame(self.rom, rom, self.batch.simd)
-            found = game.find()
-            if found is not None:
-                self.batch.translate(str(found))
+            if game.load(self.batch):
                 return ", translated"
-        except (NotTranslatedError, ValueError) as error:
+        except NotTranslatedError as error:
             return f", not translated: {error}"
         if not long_run:
             return ""

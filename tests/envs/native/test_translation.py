@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -26,6 +28,7 @@ from rnd.config.presets import ATARI_GAMES  # noqa: E402
 from rnd.envs.native import translation  # noqa: E402
 from rnd.envs.native._core import record_reached, scheme  # noqa: E402
 from rnd.envs.native.exactness import compare_game  # noqa: E402
+from rnd.envs.native.instructions import OPCODES, Opcode  # noqa: E402
 from rnd.envs.native.roms import read_rom  # noqa: E402
 from rnd.envs.native.translation import NotTranslatedError, TranslatedGame  # noqa: E402
 from rnd.envs.native.translator import EXECUTED, MIRROR_SHIFT, Program  # noqa: E402
@@ -93,6 +96,27 @@ def test_only_a_switch_of_its_own_slice_leaves_a_block(pc: int, view: int) -> No
     assert ("image != before" in "".join(program.block(place))) == (pc == 0xF400)
 
 
+def test_the_docs_show_what_the_translator_makes() -> None:
+    """Ten lines in docs/native.md, of a program of ours."""
+    waits, loop = bytes([0xAD, 0x84, 0x02, 0xD0, 0xFB]), bytes([0xC6, 0x80, 0xA6, 0x80, 0xBD, 0x00, 0xF1])
+    code = waits + loop + bytes([0x85, 0x09, 0x85, 0x02, 0x8A, 0xD0, 0xF2, 0x4C, 0x00, 0xF0])
+    reached = bytes([EXECUTED | 0xF000 >> 13 << MIRROR_SHIFT]) + bytes(32 * 1024 - 1)
+    text = Program(code.ljust(4096, b"\0"), "k4K", reached).blocks()
+    made = [line.strip(" {}") for line in text.splitlines() if not line.endswith(":")]
+    page = (Path(__file__).parents[3] / "docs" / "native.md").read_text()
+    shown = re.findall(r"^\| F0.. \| `.+` \| `(.+)` \|$", page, re.MULTILINE)
+    assert len(made) == len(shown) == 10
+    for line, pattern in zip(made, shown, strict=True):
+        assert re.fullmatch(re.escape(pattern.strip(" {}")).replace(r"\.\.\.", ".*"), line)
+
+
+def test_every_opcode_is_in_the_table_once() -> None:
+    """The interpreter's compiler checks the same (cpu.hpp)."""
+    assert sorted(OPCODES) == list(range(256))
+    assert OPCODES[0xA9] == Opcode("LDA", "IMM", "READ", 2, (0, 0))
+    assert OPCODES[0x30] == Opcode("BMI", "REL", "BRANCH", 2, (0x7F, 0xFF))
+
+
 @pytest.fixture
 def private_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
@@ -154,7 +178,7 @@ def test_interpreter_and_translation_continue_each_others_states(freeway: str) -
 
 def test_a_translated_game_equals_ale_py(freeway: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(TranslatedGame, "__init__", lambda *_: None)
-    monkeypatch.setattr(TranslatedGame, "make", lambda _: freeway)
+    monkeypatch.setattr(TranslatedGame, "load_or_make", lambda _, batch: batch.translate(freeway))
     result = compare_game(GAME, 4_000, seed=9, translate=True)
     assert result.exact, result.first_mismatch
 
@@ -216,6 +240,11 @@ def replace_by_link(path: Path) -> None:
     path.symlink_to(target)
 
 
+def replace_by_file(path: Path) -> None:
+    shutil.rmtree(path)
+    path.touch()
+
+
 def forge_manifest(path: Path) -> None:
     manifest = path.with_name("manifest.json")
     manifest.write_text(json.dumps({**json.loads(manifest.read_text()), "rom": "another"}))
@@ -230,8 +259,10 @@ def forge_manifest(path: Path) -> None:
         lambda path: path.chmod(0o620),
         lambda path: path.parent.chmod(0o770),
         lambda path: replace_by_link(path.parent),
+        lambda path: replace_by_file(path.parent),
         lambda path: path.with_name("manifest.json").unlink(),
         lambda path: path.with_name("manifest.json").write_text("{"),
+        lambda path: path.with_name("manifest.json").write_text("[" * 100_000),
         lambda path: path.unlink(),
     ],
 )
@@ -242,6 +273,56 @@ def test_a_damaged_or_foreign_entry_is_made_again(harm, fake_compiler: Path) -> 
     assert game().find() is None
     assert game().make() == made and game().problem() is None
     assert fake_compiler.read_text() == "compiled\n" * 2
+
+
+def test_an_object_that_cannot_be_loaded_is_made_again(fake_compiler: Path) -> None:
+    """Though its hash fits."""
+    batch = Rig(GAME, 1).batch
+    bad = TranslatedGame(GAME, read_rom(GAME), batch.simd)
+    bad.make()
+    assert bad.problem() is None
+    with closing(NativeEnvs(config(frames=1_000), 1)) as env:
+        assert env.spec.backend == "native core, 1 thread"
+    assert not bad.folder.exists()
+    with pytest.raises(ValueError, match=r"invalid ELF header|file too short"):
+        bad.load_or_make(batch)
+    assert fake_compiler.read_text() == "compiled\n" * 2
+
+
+def test_without_a_compiler_a_good_entry_is_used(fake_compiler: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = game().make()
+    monkeypatch.setenv("CXX", "no-compiler-in-tests")
+    assert game().find() == game().make() == made
+    with pytest.raises(NotTranslatedError, match="no C\\+\\+ compiler"):
+        game(read_rom("pitfall"))
+    one = game()
+    damage(made)
+    with pytest.raises(NotTranslatedError, match="no C\\+\\+ compiler named"):
+        game()
+    with pytest.raises(NotTranslatedError, match="no C\\+\\+ compiler"):
+        one.make()
+
+
+def test_a_blank_name_of_a_compiler_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = tmp_path / "c++"
+    program.write_text(FAKE_COMPILER)
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    translation.compiler.cache_clear()
+    for blank in (None, "", "  "):
+        assert translation.compiler(blank) == (["c++"], "a compiler for tests\n")
+    translation.compiler.cache_clear()
+    for wrong in ('"', str(tmp_path)):
+        with pytest.raises(NotTranslatedError):
+            translation.compiler(wrong)
+
+
+def test_the_command_fails_in_one_line(
+    private_cache: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["translation", GAME])
+    assert translation.main() == 1
+    assert capsys.readouterr().err == "freeway is not translated: no C++ compiler named no-compiler-in-tests\n"
 
 
 def test_entries_of_another_user_are_refused(fake_compiler: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -280,7 +361,41 @@ def config(**changes: object) -> Config:
     return Config(env=EnvConfig(id=ATARI_GAMES[GAME], num_envs=1), **changes)
 
 
-def test_without_a_compiler_the_interpreter_plays() -> None:
+@pytest.mark.parametrize("code", [errno.EACCES, errno.ENAMETOOLONG, errno.EIO])
+def test_with_an_unreadable_cache_the_interpreter_plays(
+    code: int, fake_compiler: Path, private_cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Root may read every folder, so that the operating system's answer is made up."""
+    lstat = Path.lstat
+
+    def fail(path: Path) -> os.stat_result:
+        if private_cache in path.parents:
+            raise OSError(code, os.strerror(code))
+        return lstat(path)
+
+    monkeypatch.setattr(Path, "lstat", fail)
+    with closing(NativeEnvs(config(), 1)) as env:
+        why = f"the cache folder {private_cache} cannot be used: {os.strerror(code)}"
+        assert env.spec.backend == f"native core, 1 thread, not translated: {why}"
+        env.reset()
+
+
+def test_with_an_unwritable_cache_the_interpreter_plays(
+    fake_compiler: Path, private_cache: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    batch = Rig(GAME, 1).batch
+    lock = private_cache / f"{TranslatedGame(GAME, read_rom(GAME), batch.simd).folder.name}.lock"
+    lock.mkdir(parents=True)  # no file can be opened there
+    private_cache.chmod(0o700)
+    with closing(NativeEnvs(config(), 1)) as env:
+        env.finish_translation()
+        env.reset()
+        assert env.spec.backend == "native core, 1 thread, not translated"
+    why = f"the cache folder {private_cache} cannot be used: Is a directory"
+    assert capfd.readouterr().err == f"freeway is not translated: {why}; the interpreter plays\n"
+
+
+def test_without_a_compiler_the_interpreter_plays(private_cache: Path) -> None:
     with closing(NativeEnvs(config(), 1)) as env:
         assert env.spec.backend == "native core, 1 thread, not translated: no C++ compiler named no-compiler-in-tests"
 

@@ -83,7 +83,7 @@ def compare(
     if translate:
         from rnd.envs.native.translation import TranslatedGame
 
-        native.translate(str(TranslatedGame(game, read_rom(game), native.simd).make()))
+        TranslatedGame(game, read_rom(game), native.simd).load_or_make(native)
     actions = [Action(i) for i in range(18)]
     rng = np.random.default_rng(seed)
     forced = FORCED_BYTES.get(game, {}) if style == "forced" else {}

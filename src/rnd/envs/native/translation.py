@@ -1,8 +1,7 @@
 """Translated games on this machine: compiled once per game, kept in the user's cache, loaded by the core.
 
 A translated game plays the same bytes as the interpreter, faster. It is made from the ROM here, by the compiler that is
-here, and is never required: without a compiler the interpreter plays. A shared object is code, so the cache is checked
-before it is used: it must be ours alone (owner, permissions, no links) and have the hash that its manifest names.
+here, and is never required: without a compiler the interpreter plays.
 
     python -m rnd.envs.native.translation montezuma_revenge    makes a game's entry, or finds it
 """
@@ -28,6 +27,7 @@ from pathlib import Path
 
 from rnd.envs.native._core import AtariBatch, record_reached, scheme, sources
 from rnd.envs.native.roms import read_rom
+from rnd.envs.native.translation_cache import CacheEntry, NotTranslatedError, compiler_of_entry, not_ours, unusable
 from rnd.envs.native.translator import Program
 
 SOURCES = Path(__file__).parent
@@ -42,10 +42,6 @@ TARGET_FLAGS = {
 """As in CMakeLists.txt."""
 
 
-class NotTranslatedError(Exception):
-    """Why a game is not translated, in one line. The interpreter plays it."""
-
-
 @cache
 def source_hash() -> str:
     """SHA-256 of the installed sources, computed as CMakeLists.txt does."""
@@ -58,79 +54,60 @@ def source_hash() -> str:
 @cache
 def compiler(name: str | None) -> tuple[list[str], str]:
     """The command of the C++ compiler ($CXX, else the first of the usual ones) and its version."""
-    for command in [shlex.split(name)] if name else [["c++"], ["g++"], ["clang++"]]:
-        if shutil.which(command[0]):
-            done = subprocess.run([*command, "--version"], capture_output=True, text=True, check=False)
+    try:
+        named = shlex.split(name or "")
+    except ValueError as error:
+        raise NotTranslatedError(f"CXX={name} is no command: {error}") from error
+    for command in [named] if named else [["c++"], ["g++"], ["clang++"]]:
+        with suppress(OSError):
+            version = [*command, "--version"]
+            done = subprocess.run(version, capture_output=True, text=True, errors="replace", check=False)
             if done.returncode == 0:
                 return command, done.stdout
-    raise NotTranslatedError(f"no C++ compiler{f' named {name}' if name else ''}")
+    raise NotTranslatedError(f"no C++ compiler{f' named {name}' if named else ''}")
 
 
-def cache_folder() -> Path:
-    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(home) / "rnd" / "translated"
-
-
-class TranslatedGame:
-    """One entry of the cache: the game of a ROM, for one core, instruction set and compiler."""
+class TranslatedGame(CacheEntry):
+    """The game of a ROM, for one core, instruction set and compiler. Without a compiler an entry of any one is used."""
 
     def __init__(self, game: str, rom: bytes, simd: str):
         if source_hash() != sources:
             raise NotTranslatedError("the installed sources are not those of the core; build it again")
-        self.game, self.rom, self.simd = game, rom, simd
-        self.command, version = compiler(os.environ.get("CXX"))
+        self.rom, self.simd = rom, simd
         ours = [SOURCES / name for name in ("instructions.py", "translator.py", "translation.py")]
         translator = hashlib.sha256(b"".join(file.read_bytes() for file in ours)).hexdigest()
         rom_hash = hashlib.sha256(rom).hexdigest()
-        self.key = {"rom": rom_hash, "core": sources, "translator": translator, "simd": simd, "compiler": version}
-        name = hashlib.sha256(json.dumps(self.key, sort_keys=True).encode()).hexdigest()
-        self.folder = cache_folder() / f"{game}-{name[:32]}"
-        self.library = self.folder / "game.so"
-
-    def find(self) -> Path | None:
-        """The shared object where the cache has it. One that fails a check is removed."""
-        if not self.folder.is_symlink() and not self.folder.exists():
-            return None
-        problem = self.problem()
-        if problem is None:
-            return self.library
+        key = {"rom": rom_hash, "core": sources, "translator": translator, "simd": simd}
         try:
-            if self.folder.is_symlink():
-                self.folder.unlink()
-            else:
-                shutil.rmtree(self.folder)
-        except OSError as error:
-            raise NotTranslatedError(f"{self.folder} {problem}, and cannot be removed: {error.strerror}") from error
-        return None
+            self.command, version = compiler(os.environ.get("CXX"))
+        except NotTranslatedError:
+            found = compiler_of_entry(game, key)
+            if found is None:
+                raise
+            self.command, version = [], found
+        super().__init__(game, {**key, "compiler": version})
 
-    def problem(self) -> str | None:
-        """What is wrong with the entry, or None."""
-        manifest = self.folder / "manifest.json"
-        for path, kind in ((self.folder, stat.S_IFDIR), (manifest, stat.S_IFREG), (self.library, stat.S_IFREG)):
-            problem = not_ours(path, kind)
-            if problem:
-                return f"is refused ({problem})"
-        try:
-            found = json.loads(manifest.read_text())
-            digest = hashlib.sha256(self.library.read_bytes()).hexdigest()
-        except (OSError, ValueError):
-            return "is damaged"
-        return None if found == {**self.key, "sha256": digest} else "is damaged"
+    def load_or_make(self, batch: AtariBatch) -> None:
+        if not self.load(batch):
+            batch.translate(str(self.make()))
 
     def make(self, stopped: Callable[[], bool] = lambda: False) -> Path:
         """The shared object, from the cache or new. One process makes it; others wait for it."""
         self._make_cache_folder()
-        with self._lock(stopped):
-            found = self.find()
-            if found is not None:
-                return found
-            prefix = f".new-{self.folder.name}-"
-            for left in self.folder.parent.glob(f"{prefix}*"):  # by a process that was killed: the lock is ours
-                shutil.rmtree(left, ignore_errors=True)
-            with tempfile.TemporaryDirectory(prefix=prefix, dir=self.folder.parent) as folder:
-                self._compile(Path(folder), stopped)
-                (Path(folder) / "entry").rename(self.folder)
-            return self.library
+        try:
+            with self._lock(stopped):
+                return self.find() or self._make_entry(stopped)
+        except OSError as error:
+            raise unusable(error) from error
+
+    def _make_entry(self, stopped: Callable[[], bool]) -> Path:
+        prefix = f".new-{self.folder.name}-"
+        for left in self.folder.parent.glob(f"{prefix}*"):  # by a process that was killed: the lock is ours
+            shutil.rmtree(left, ignore_errors=True)
+        with tempfile.TemporaryDirectory(prefix=prefix, dir=self.folder.parent) as folder:
+            self._compile(Path(folder), stopped)
+            (Path(folder) / "entry").rename(self.folder)
+        return self.library
 
     def _make_cache_folder(self) -> None:
         folder = self.folder.parent
@@ -158,6 +135,8 @@ class TranslatedGame:
 
     def _compile(self, folder: Path, stopped: Callable[[], bool]) -> None:
         """Write a whole entry to the new folder `entry` in `folder`."""
+        if not self.command:
+            raise NotTranslatedError("no C++ compiler")
         program = Program(self.rom, scheme(self.game), record_reached(self.rom, self.game, RECORDED_FRAMES, 1))
         (folder / "blocks.inc").write_text(program.blocks())
         (folder / "entries.inc").write_text(program.entries())
@@ -172,7 +151,8 @@ class TranslatedGame:
             process = subprocess.Popen(command, stdout=errors, stderr=errors, start_new_session=True)
             while process.poll() is None:
                 if stopped():
-                    os.killpg(process.pid, 15)
+                    with suppress(ProcessLookupError):  # it has just ended
+                        os.killpg(process.pid, 15)
                 time.sleep(0.05)
             errors.seek(0)
             lines = errors.read().splitlines()
@@ -183,19 +163,6 @@ class TranslatedGame:
         manifest = {**self.key, "sha256": hashlib.sha256((entry / "game.so").read_bytes()).hexdigest()}
         (entry / "manifest.json").write_text(json.dumps(manifest))
         (entry / "manifest.json").chmod(0o600)
-
-
-def not_ours(path: Path, kind: int) -> str | None:
-    """Why `path` must not be trusted: it may be another user's, writable by others, a link, or missing."""
-    try:
-        found = path.lstat()
-    except OSError as error:
-        return f"{path.name}: {error.strerror}"
-    if stat.S_IFMT(found.st_mode) != kind:
-        return f"{path.name} is a link or no {'folder' if kind == stat.S_IFDIR else 'file'}"
-    if found.st_uid != os.geteuid():
-        return f"{path.name} belongs to another user"
-    return f"others may write {path.name}" if found.st_mode & 0o022 else None
 
 
 class BackgroundTranslation:
@@ -210,7 +177,7 @@ class BackgroundTranslation:
         try:
             batch.translate(str(game.make(lambda: self.stopped)))
             self.loaded = True
-        except (NotTranslatedError, OSError, ValueError) as error:
+        except (NotTranslatedError, ValueError) as error:
             if not self.stopped:
                 print(f"{game.game} is not translated: {error}; the interpreter plays", file=sys.stderr)
 
@@ -224,9 +191,15 @@ def main() -> int:
 
     for game in sys.argv[1:]:
         start = time.perf_counter()
-        batch = AtariBatch(read_rom(game), game, np.zeros(1, np.uint64), threads=1)
-        path = TranslatedGame(game, read_rom(game), batch.simd).make()
-        print(f"{path} {time.perf_counter() - start:.1f} s")
+        rom = read_rom(game)
+        try:
+            batch = AtariBatch(rom, game, np.zeros(1, np.uint64), threads=1)
+            translated = TranslatedGame(game, rom, batch.simd)
+            translated.load_or_make(batch)
+        except (NotTranslatedError, ValueError) as error:
+            print(f"{game} is not translated: {error}", file=sys.stderr)
+            return 1
+        print(f"{translated.library} {time.perf_counter() - start:.1f} s")
     return 0
 
 

@@ -110,7 +110,7 @@ def exactness(options: Options, console: Console) -> int:
         console.print(f"no native core to compare with ale-py: {native.why_unavailable()}", highlight=False)
         return 1
     from rnd.envs.native.exactness import print_rows, run_exactness
-    from rnd.envs.native.translation import NotTranslatedError
+    from rnd.envs.native.translation_cache import NotTranslatedError
 
     supported = native.supported_games()
     roms = supported if "all" in options.games else [rom_named(game, supported) for game in options.games]

@@ -64,7 +64,8 @@ class NativeEnvs(VectorEnv):
 
     def _translate(self, rom: bytes, long_run: bool) -> str:
         """Load the translated game, or start to make it; returns what the backend's name says of it."""
-        from rnd.envs.native.translation import BackgroundTranslation, NotTranslatedError, TranslatedGame
+        from rnd.envs.native.translation import BackgroundTranslation, TranslatedGame
+        from rnd.envs.native.translation_cache import NotTranslatedError
 
         try:
             game = TranslatedGame(self.rom, rom, self.batch.simd)

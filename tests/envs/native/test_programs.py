@@ -107,7 +107,7 @@ def assert_same_steps(ale: Any, core: Any, frame_skip: int = 4, steps: int = 5) 
 
 @pytest.mark.parametrize("frame_skip", range(1, 8))
 @pytest.mark.parametrize("autoreset", [True, False])
-def test_frames_that_are_shorter_than_the_picture(frame_skip: int, autoreset: bool, tmp_path: Path) -> None:
+def test_frames_that_are_shorter_than_the_screen(frame_skip: int, autoreset: bool, tmp_path: Path) -> None:
     """Each shows the rows of another one below its own: fifty lines, or two, three or four times as many."""
     colours = bytes([0xE6, 0x90, 0xA5, 0x90, 0x0A, 0x85, COLUBK])  # another one in every frame
     times = bytes([0xA5, 0x90, 0x29, 3, 0xAA, 0xE8])  # LDA; AND #3; TAX; INX

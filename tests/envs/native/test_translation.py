@@ -30,7 +30,8 @@ from rnd.envs.native._core import record_reached, scheme  # noqa: E402
 from rnd.envs.native.exactness import compare_game  # noqa: E402
 from rnd.envs.native.instructions import OPCODES, Opcode  # noqa: E402
 from rnd.envs.native.roms import read_rom  # noqa: E402
-from rnd.envs.native.translation import NotTranslatedError, TranslatedGame  # noqa: E402
+from rnd.envs.native.translation import TranslatedGame  # noqa: E402
+from rnd.envs.native.translation_cache import NotTranslatedError  # noqa: E402
 from rnd.envs.native.translator import EXECUTED, MIRROR_SHIFT, Program  # noqa: E402
 from rnd.envs.native_envs import NativeEnvs  # noqa: E402
 

@@ -177,12 +177,10 @@ inline bool run_cpu(Bus& bus, const Rom& rom) {
     };
     auto pull = [&]() INLINE -> u8 {
         ++sp;
-        return read_zp(sp, 0);
-    };
-    // The pointer's high byte comes from the same page.
-    auto read_pointer = [&](u32 low, u8 data_bus) INLINE -> u32 {
-        const u32 high = (low & 0xFF00u) | ((low + 1) & 0xFFu);
-        return read(low, data_bus) | read(high, data_bus) << 8;
+        if (sp & 0x80) [[likely]]
+            return m.riot.ram[sp & 0x7F];
+        m.cycle = cycle;
+        return io_read(bus, sp, 0);
     };
 
 #include "operations.inc"
@@ -261,7 +259,8 @@ inline bool run_cpu(Bus& bus, const Rom& rom) {
 #define STORE_IZY write
     // TARGET: where a jump goes, if its operand says so.
 #define TARGET_ABS p[1] | p[2] << 8
-#define TARGET_IND read_pointer(p[1] | p[2] << 8, p[2])
+#define TARGET_IND read(p[1] | p[2] << 8, p[2]) | read(((p[1] + 1) & 0xFFu) | p[2] << 8, p[2]) << 8  /* both bytes from the same page */
+#define TARGET_VEC read(0xFFFE, 0) | read(0xFFFF, 0) << 8
 #define TARGET_IMP 0
 
     // Kinds: the operation at work on its operand.

@@ -1,4 +1,4 @@
-// One line of the picture: collisions and pixels from the objects' masks. The three targets give equal bytes.
+// One line of the screen: collisions and pixels from the objects' masks. The three targets give equal bytes.
 #pragma once
 
 #include <cstring>

@@ -47,7 +47,7 @@ extern const u8 kPowerOnRam[128];
 void start_environment(Environment& env, const Emulator& emulator, u8 timer, const u8* ram);
 
 // One raw frame of `action`; drawn when asked for, with `changed_rows` as in FrameFunction. Returns false when the frame leaves
-// rows of its screen as they were: it was cut, or drawn and shorter than the picture.
+// rows of its screen as they were: it was cut, or drawn and shorter than the screen.
 bool play_frame(Environment& env, const Emulator& emulator, u8 action, bool draw, u64& changed_rows);
 
 // A uniform number in [0, 1).

@@ -80,7 +80,7 @@ void update_progress(const Rules& rules, const u8* ram, Progress& p) {
 }
 
 // Found by writing into ale-py's RAM and reading the score, lives and end that it then returns, and proven by comparison
-// (`rnd bench envs --exactness`). A game whose rules or picture differ anywhere is not here: ale-py plays it.
+// (`rnd bench envs --exactness`). A game whose rules or screen differ anywhere is not here: ale-py plays it.
 const std::vector<Game>& all_games() {
     using enum Scheme;
     static const std::vector<Game> games = {

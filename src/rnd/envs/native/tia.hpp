@@ -31,7 +31,7 @@ inline void move(Tia& tia, int object, int pixels_left) {
 
 // How far left HMOVE moves an object, by the cycle of the line at which it is strobed. The TIA gives the object up to
 // fifteen extra clocks, one every four colour clocks, of which only those in the horizontal blank count. An HMOVE in
-// the blank also delays the picture by eight pixels; one near the line's end does not.
+// the blank also delays the screen by eight pixels; one near the line's end does not.
 constexpr int hmove_distance(int cycle, int hm) {
     const int wanted = hm ^ 8;
     if (cycle <= 20 || cycle == 75) {
@@ -102,7 +102,7 @@ constexpr int write_delay(unsigned reg, i32 cycle) {
         field = to;
         if (shown) changed(bus, 1u << object);
     };
-    // `objects`: those that have this colour. While none of them is shown, the picture stays the same.
+    // `objects`: those that have this colour. While none of them is shown, the screen stays the same.
     auto colour = [&](u8& field, unsigned objects) __attribute__((always_inline)) {
         if (field == (value & 0xFE)) return;
         if (bus.screen && (live_objects(tia, objects) || shows_score(tia))) advance(bus, clock);

@@ -78,7 +78,7 @@ inline void lift_suppression(Tia& tia) {
     mark_stale(tia, 1u << P0 | 1u << P1);
 }
 
-// In ale-py neither a line outside the picture nor its last row has an end: what lasts until the end of a line then lasts until
+// In ale-py neither a line outside the screen nor its last row has an end: what lasts until the end of a line then lasts until
 // that of the first row.
 inline bool has_end(i32 line) { return is_visible_line(line) && is_visible_line(line + 1); }
 
@@ -100,7 +100,7 @@ constexpr u8 comb_after(u8 blank, i32 from, i32 to) {
 }
 
 // What time can still change on a frame that is not seen: a latch, or how an object looks from the next line on.
-inline void look_ahead(Bus& bus) {
+[[gnu::always_inline]] inline void look_ahead(Bus& bus) {
     const Tia& tia = bus.m.tia;
     const unsigned latches = tia.VBLANK & 2 ? 0u : kPossible.latches[bus.live] & ~unsigned{tia.collision};
     bus.open = latches | unsigned{tia.suppress[0]} | tia.suppress[1] | ((tia.reflected ^ tia.CTRLPF) & 1u);
@@ -123,7 +123,7 @@ inline void look_ahead(Bus& bus) {
     look_ahead(bus);
 }
 
-// Brings the picture up to `clock`, counted from the start of the frame.
+// Brings the screen up to `clock`, counted from the start of the frame.
 inline void advance(Bus& bus, i32 clock) {
     Tia& tia = bus.m.tia;
     if (!bus.screen) {

@@ -184,7 +184,9 @@ class Program:
     def jump(self, one: Instruction) -> str:
         operation, mode = one.opcode[:2]
         if mode == "IND":
-            return f"{operation}(read_pointer(0x{one.operand:04X}, 0x{one.code[-1]:02X})); goto dispatch;"
+            low, last = one.operand, f"0x{one.code[-1]:02X}"
+            high = low & 0xFF00 | low + 1 & 0xFF  # from the same page
+            return f"{operation}(read(0x{low:04X}, {last}) | read(0x{high:04X}, {last}) << 8); goto dispatch;"
         if mode == "IMP":
             return f"{operation}(); pc &= 0xFFFF; goto dispatch;"
         if operation == "JMP":

@@ -4,8 +4,8 @@ import shutil
 from pathlib import Path
 
 import pytest
-from helpers import quiet
 
+from helpers import quiet
 from rnd import run
 from rnd.checkpoint import checkpoint
 from rnd.metrics.metrics import read_csv

@@ -6,11 +6,14 @@ import dataclasses
 import math
 from contextlib import closing
 
+import ale_py  # noqa: F401  registers its games
+import gymnasium
 import pytest
 
 from rnd import envs
 from rnd.config import Config
 from rnd.config.presets import preset
+from rnd.foundation.errors import UserError
 from rnd.training.trainer import Trainer
 
 
@@ -41,6 +44,31 @@ def test_tasks_run_with_the_bonus(env_id, workers):
     rows = train(small(env_id, 4_096, workers=workers, rollout_steps=64))
     assert len(rows) == 8
     assert all(math.isfinite(value) for row in rows for value in row.values() if value is not None)
+
+
+ATARI = [env_id for env_id in gymnasium.registry if env_id.startswith("ALE/") and env_id.endswith("-v5")]
+ODD = ("ALE/Pacman-v5", "ALE/TicTacToe3D-v5")
+"""A screen of 250 rows, and a name that no rule of capitals gives."""
+
+
+@pytest.mark.parametrize("env_id", ODD)
+def test_odd_atari_games_train(env_id):
+    rows = train(small(env_id, 256, workers=0, rollout_steps=8, epochs=1))
+    assert rows[-1]["frames"] == 256
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("env_id", ATARI)
+def test_every_registered_atari_game_trains(env_id):
+    rows = train(small(env_id, 2_048, workers=0, rollout_steps=64, epochs=1))
+    assert rows[-1]["frames"] == 2_048
+
+
+@pytest.mark.parametrize("env_id", ["ALE/Joust-v5", "ALE/TicTacToe3d-v5", "ALE/-v5"])
+def test_programs_that_ale_py_cannot_run_are_no_games(env_id):
+    """ale-py ends the process on them."""
+    with pytest.raises(UserError, match=f"unknown game {env_id}; nearest: "):
+        envs.make(small(env_id, 2_048))
 
 
 @pytest.mark.long

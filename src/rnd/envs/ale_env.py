@@ -19,7 +19,8 @@ from rnd.envs.spec import ActionSpec, Arrays, Env, EnvSpec, ObservationSpec
 from rnd.envs.splitmix import SplitMix64
 from rnd.foundation.errors import RunError, UserError
 
-RAW_SCREEN = (210, 160)
+NATIVE_SCREEN = (210, 160)
+"""Rows and columns of most games' screens, the only ones that the native core shrinks. Others have up to 250 rows."""
 
 ROOM_BYTES: dict[str, tuple[int, int | None]] = {"montezuma_revenge": (3, 57), "pitfall": (1, None)}
 """RAM addresses of the room number, and of the level number in games whose levels have the same rooms."""
@@ -45,7 +46,9 @@ class AleEnv(Env):
         self.random = SplitMix64(seed)
         self.executed = 0
         self.frames = 0
-        self._last, self._last_but_one, self._seen = np.zeros((3, *RAW_SCREEN), np.uint8)
+        rows, columns = self.ale.getScreenDims()
+        self._last, self._last_but_one, self._seen = np.zeros((3, rows, columns), np.uint8)
+        self._shrinks = native.available() and (rows, columns) == NATIVE_SCREEN
         self.spec = replace(atari_spec(rom, env_id, len(self.actions), frame_skip, "ale-py"), time_limits=time_limits)
 
     def reset(self, out: Arrays, i: int) -> None:
@@ -118,7 +121,7 @@ class AleEnv(Env):
             out[name][i] = room_number(self.rom, self.ale.getRAM())
 
     def _draw(self, image: np.ndarray) -> None:
-        if native.available():  # the same bytes in a tenth of the time
+        if self._shrinks:  # the same bytes in a tenth of the time
             native.shrink(self._last, self._last_but_one, image)
             return
         np.maximum(self._last, self._last_but_one, out=self._seen)

@@ -65,15 +65,16 @@ def kind_of(game: str, flatten: bool = False) -> Kind:
 
 
 def rom_of(env_id: str) -> str:
-    """`ALE/MontezumaRevenge-v5` -> `montezuma_revenge`."""
-    from ale_py import roms
+    """`ALE/MontezumaRevenge-v5` -> `montezuma_revenge`. ale-py has programs that it cannot run: they have no id."""
+    import ale_py  # noqa: F401  registers its games
+    import gymnasium
 
-    known: dict[str, str] = {"".join(map(str.capitalize, rom.split("_"))): rom for rom in roms.get_all_rom_ids()}
-    name = env_id.removeprefix("ALE/").removesuffix("-v5")
-    if name not in known:
-        choices = [*ATARI_GAMES, *(f"ALE/{game}-v5" for game in known)]
+    registered = {name: str(spec.kwargs.get("game")) for name, spec in gymnasium.registry.items()}
+    name = f"{env_id.removesuffix('-v5')}-v5"
+    if name not in registered:
+        choices = [*ATARI_GAMES, *(name for name in registered if name.startswith("ALE/"))]
         raise UserError(f"unknown game {env_id}; {nearest(env_id, choices)}")
-    return known[name]
+    return registered[name]
 
 
 def call_factory(factory: Callable[..., Any], env_id: str, num_envs: int) -> Any:

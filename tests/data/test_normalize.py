@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+from rnd.data import normalize
 from rnd.data.normalize import START_COUNT, ReturnScaler, RunningMoments, Whitener, batch_moments
 
 
@@ -73,7 +74,9 @@ def test_constant_pixels_do_not_blow_up():
     assert torch.isfinite(whiten(constant[:1] + 1)).all()
 
 
-def test_return_filter_runs_over_time_and_across_rollouts():
+@pytest.mark.parametrize("steps", [2, 256])
+def test_return_filter_runs_over_time_and_across_rollouts(steps, monkeypatch):
+    monkeypatch.setattr(normalize, "STEPS_PER_PRODUCT", steps)
     random = np.random.default_rng(1)
     rewards = random.random((12, 3))
     scaler = ReturnScaler(3, gamma=0.9)

@@ -1,4 +1,4 @@
-"""Rows 14, 15, 16, 22, 23 and 32: numbers, memory and clocks at their limits."""
+"""Rows 14, 15, 16, 22, 23, 32, 48 and 49: numbers, memory and clocks at their limits."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from fault_helpers import IMAGE_FLAGS, SOURCE, Rnd, quiet, resume, small, start
+from fault_helpers import FLAGS, FRAMES, IMAGE_FLAGS, SOURCE, Rnd, quiet, resume, small, start
 
 from rnd import envs, run
 from rnd.bonus.rnd import RND
@@ -165,6 +165,48 @@ def test_memory_that_runs_out_gives_advice(tmp_path):
     code, said = program.finish()
     assert code == 1, said
     assert "memory ran out with 4 environments x 250 steps" in said and "Traceback" not in said
+
+
+# --- 48: a limit on address space ------------------------------------------------------------------------
+
+ADDRESS_SPACE = """
+import os, resource, sys
+import rnd.run, rnd.report.watch, rnd.training.evaluation  # so that all commands begin alike
+from rnd.cli import main
+used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+resource.setrlimit(resource.RLIMIT_AS, (used + 2**30,) * 2)
+for line in sys.argv[1:]:
+    try:
+        main(line.split())
+    except SystemExit as left:
+        assert not left.code, line
+"""
+
+
+def test_what_could_be_trained_can_be_resumed_under_a_limit_on_address_space(tmp_path):
+    """Half of the machine's free memory, which files may have, is more than the limit."""
+    lines = [f"train CartPole-v1 {' '.join(FLAGS)} --frames {2 * FRAMES}", f"resume run --frames {4 * FRAMES}"]
+    lines += [
+        "evaluate run --episodes 2 --device cpu",
+        "export run",
+        "export run --max-part 1MB",
+        "import run/export/parts --name x",
+    ]
+    code, said = Rnd(*lines, cwd=tmp_path, program=[sys.executable, "-c", ADDRESS_SPACE]).finish()
+    assert code == 0, said
+
+
+# --- 49: errors of the user's own code -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("error", [NotImplementedError, RecursionError])
+def test_an_error_of_a_bonus_is_not_taken_for_a_lack_of_memory(error, tmp_path, monkeypatch):
+    def loss(*_):
+        raise error("of the user")
+
+    monkeypatch.setattr(RND, "loss", loss)
+    with pytest.raises(error, match="of the user"):
+        start(small(), tmp_path)
 
 
 # --- 32: clocks --------------------------------------------------------------------------------------------

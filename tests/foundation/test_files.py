@@ -2,6 +2,7 @@
 
 import lzma
 import os
+import tracemalloc
 
 import pytest
 
@@ -17,6 +18,15 @@ def test_a_file_of_at_most_the_limit_is_read(tmp_path):
     os.truncate(tmp_path / "file", SMALL + 1)
     with pytest.raises(OSError, match="bytes are more than"):
         read_file(tmp_path / "file")
+
+
+def test_memory_is_that_of_the_file_and_not_of_the_limit(tmp_path):
+    (tmp_path / "file").write_bytes(b"x" * 100)
+    tracemalloc.start()
+    read_file(tmp_path / "file", limit=2**28)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 2**20
 
 
 def test_a_large_file_that_is_nearly_all_hole_is_refused(tmp_path):

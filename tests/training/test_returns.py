@@ -4,7 +4,11 @@ import numpy as np
 import pytest
 import torch
 
+from torch.utils._python_dispatch import TorchDispatchMode
+
 from rnd.config import Config
+from rnd.data.normalize import STEPS_PER_PRODUCT, discounted_sums
+from rnd.training import returns
 from rnd.training.returns import combine, gae
 
 
@@ -49,6 +53,38 @@ def test_against_the_definition(episodic):
     stream = gae(torch.tensor(rewards), torch.tensor(values), torch.tensor(done), 0.97, 0.9, episodic)
     np.testing.assert_allclose(stream.advantages_TN.numpy(), reference_gae(rewards, values, done, 0.97, 0.9, episodic))
     np.testing.assert_allclose(stream.returns_TN.numpy(), stream.advantages_TN.numpy() + values[:-1])
+
+
+@pytest.mark.parametrize("episodic", [True, False])
+@pytest.mark.parametrize("steps", [1, 7, 20])
+def test_a_long_rollout_is_several_products(episodic, steps, monkeypatch):
+    random = np.random.default_rng(5)
+    rewards, values = random.normal(size=(20, 3)), random.normal(size=(21, 3))
+    done = random.random((20, 3)) < 0.2
+    monkeypatch.setattr(returns, "STEPS_PER_PRODUCT", steps)
+    stream = gae(torch.tensor(rewards), torch.tensor(values), torch.tensor(done), 0.97, 0.9, episodic)
+    np.testing.assert_allclose(stream.advantages_TN.numpy(), reference_gae(rewards, values, done, 0.97, 0.9, episodic))
+
+
+class Sizes(TorchDispatchMode):
+    """Records the size of the largest tensor that is made."""
+
+    largest = 0
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        made = function(*args, **(kwargs or {}))
+        if isinstance(made, torch.Tensor) and not made._is_view():
+            self.largest = max(self.largest, made.numel())
+        return made
+
+
+@pytest.mark.parametrize("episodic", [True, False])
+def test_memory_grows_with_the_steps_and_not_with_their_square(episodic):
+    steps, envs = 4 * STEPS_PER_PRODUCT, 2
+    with Sizes() as made:
+        gae(torch.ones(steps, envs), torch.ones(steps + 1, envs), torch.zeros(steps, envs), 0.99, 0.95, episodic)
+        discounted_sums(torch.ones(steps, envs, dtype=torch.float64), torch.zeros(envs), 0.99)
+    assert made.largest <= envs * STEPS_PER_PRODUCT**2
 
 
 def streams(seed=1):

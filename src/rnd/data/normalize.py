@@ -18,6 +18,9 @@ CHUNK = 2**24
 """Numbers converted to float64 at a time: bounds the memory, with few enough launches for a GPU."""
 BLOCK = 256
 """Bytes whose squares add up to less than 2**24, where float32 is exact."""
+STEPS_PER_PRODUCT = 256
+"""Steps whose discounted sums are one product with a T x T matrix; longer rollouts are several, one after the other, so
+that memory grows with T and not with its square."""
 BLOCKS_AT_ONCE = {"cpu": 1, "cuda": 64}
 """Blocks per call: few for a CPU's cache, many to fill a GPU."""
 
@@ -199,8 +202,14 @@ class ReturnScaler(nn.Module):
 
 
 def discounted_sums(rewards_TN: Tensor, carry_N: Tensor, gamma: float) -> Tensor:
-    """R_t = gamma R_{t-1} + r_t forward in time, as one product with a lower triangular matrix."""
-    steps = torch.arange(len(rewards_TN), device=rewards_TN.device, dtype=rewards_TN.dtype)
+    """R_t = gamma R_{t-1} + r_t forward in time, as products with a lower triangular matrix."""
+    steps = torch.arange(STEPS_PER_PRODUCT, device=rewards_TN.device, dtype=rewards_TN.dtype)[: len(rewards_TN)]
     lag_TT = steps[:, None] - steps[None, :]
     weight_TT = torch.where(lag_TT >= 0, gamma ** lag_TT.clamp_min(0), 0.0)
-    return weight_TT @ rewards_TN + gamma ** (steps[:, None] + 1) * carry_N
+    decay_T = gamma ** (steps[:, None] + 1)
+    sums = []
+    for block_TN in rewards_TN.split(STEPS_PER_PRODUCT):
+        size = len(block_TN)
+        sums.append(weight_TT[:size, :size] @ block_TN + decay_T[:size] * carry_N)
+        carry_N = sums[-1][-1]
+    return sums[0] if len(sums) == 1 else torch.cat(sums)

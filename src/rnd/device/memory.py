@@ -15,6 +15,7 @@ import numpy as np
 import torch
 
 from rnd.config import Config
+from rnd.data.normalize import STEPS_PER_PRODUCT
 from rnd.envs.spec import ObservationSpec
 from rnd.foundation.errors import RunError, UserError
 
@@ -23,6 +24,10 @@ PER_STEP = 64
 ACTIVATIONS_PER_FRAME = 300_000
 """Bytes that the convolutions hold for one stack of frames while a minibatch is optimised. 0.6 MB were measured on the
 CPU; half of it is counted, so that nothing is refused that would fit."""
+PER_WEIGHT = 9
+"""Bytes of one weight of a step's advantage (`training/returns.py`): a float64, and whether it is of its episode."""
+OUT_OF_MEMORY = ("allocate memory", "out of memory", "CUDNN_STATUS_ALLOC_FAILED", "CUBLAS_STATUS_ALLOC_FAILED")
+"""What PyTorch's errors without a class of their own say."""
 USABLE = 0.9
 """Share of the memory that advised sizes use."""
 
@@ -33,7 +38,8 @@ def guess_observation(config: Config) -> ObservationSpec:
 
 
 def needed(config: Config, observation: ObservationSpec) -> int:
-    """Bytes of the rollout and of one minibatch: a lower bound, proportional to N and T where they are large."""
+    """Bytes of the rollout, and of its advantages or one minibatch: a lower bound, proportional to N and T where they
+    are large."""
     samples = config.rollout_steps * config.env.num_envs
     size = math.prod(observation.shape) * int(np.dtype(observation.dtype).itemsize)
     image = observation.kind == "image"
@@ -41,7 +47,8 @@ def needed(config: Config, observation: ObservationSpec) -> int:
     width = getattr(config.policy_options, "width", 0)
     features = 0 if config.bonus == "none" else 4 * config.bonus_options.features
     activations = ACTIVATIONS_PER_FRAME if image else 4 * (math.prod(observation.shape) + 4 * width)
-    return frames + samples * (PER_STEP + features) + samples // config.minibatches * activations
+    weights = PER_WEIGHT * config.env.num_envs * min(config.rollout_steps, STEPS_PER_PRODUCT) ** 2
+    return frames + samples * (PER_STEP + features) + max(weights, samples // config.minibatches * activations)
 
 
 def available(device: torch.device) -> int | None:
@@ -81,13 +88,21 @@ def guarded(config: Config) -> Iterator[None]:
     """If memory runs out all the same, the run ends with advice instead of a traceback."""
     try:
         yield
-    except (MemoryError, torch.OutOfMemoryError, RuntimeError) as error:
-        if type(error) is RuntimeError and "allocate memory" not in str(error):
+    except (MemoryError, RuntimeError) as error:
+        if not lacks_memory(error):
             raise
         raise RunError(
             f"memory ran out with {config.env.num_envs} environments x {config.rollout_steps} steps; "
             f"{advice(config, 0.5)}, or a larger --minibatches"
         ) from error
+
+
+def lacks_memory(error: Exception) -> bool:
+    """Whether an error says that memory ran out. Other subclasses of RuntimeError (NotImplementedError, RecursionError,
+    torch.AcceleratorError) never do, whatever their text."""
+    if isinstance(error, MemoryError | torch.OutOfMemoryError):
+        return True
+    return type(error) is RuntimeError and any(text in str(error) for text in OUT_OF_MEMORY)
 
 
 def _gb(size: int) -> str:

@@ -149,7 +149,7 @@ def read_file(path: Path, limit: int = SMALL) -> bytes:
             raise OSError(errno.EFBIG, f"its {status.st_size:,} bytes are more than {limit:,}", str(path))
         if status.st_size > DENSE and 512 * status.st_blocks < status.st_size // 256:
             raise OSError(errno.EFBIG, f"its {status.st_size:,} bytes are nearly all holes", str(path))
-        data: bytes = file.read(limit)  # it may grow meanwhile
+        data: bytes = file.read(status.st_size)  # what it grows by meanwhile is left; `read` allocates what it is given
         return data
 
 

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from rnd.config import Config
 from rnd.config.ranges import check_ranges
+from rnd.data.normalize import STEPS_PER_PRODUCT
 from rnd.foundation.errors import UserError
 
 MIN_STD = 1e-8
@@ -36,23 +37,35 @@ class Targets(NamedTuple):
 def gae(rewards_TN: Tensor, values_TpN: Tensor, done_TN: Tensor, gamma: float, lam: float, episodic: bool) -> Estimate:
     """Generalised advantage estimation; `values` has T + 1 rows. A non-episodic stream is never cut.
 
-    A_t = sum over k >= t of the same episode of (gamma lambda)^(k - t) delta_k, as one product in float64: a loop over
-    time would be hundreds of small kernels on a GPU.
+    A_t = sum over k >= t of the same episode of (gamma lambda)^(k - t) delta_k, as products in float64: a loop over
+    time would be hundreds of small kernels on a GPU. A long rollout is several products, the last steps first.
     """
     rewards, values = rewards_TN.double(), values_TpN.double()
     end_TN = done_TN.double() if episodic else torch.zeros_like(rewards)
     delta_TN = rewards + gamma * values[1:] * (1 - end_TN) - values[:-1]
-    steps = torch.arange(len(rewards), device=rewards.device)
-    lag_TT = steps[None, :] - steps[:, None]
-    weight_TT = torch.where(lag_TT >= 0, (gamma * lam) ** lag_TT.clamp_min(0).double(), 0.0)
-    if episodic:
-        episode_NT = (end_TN.cumsum(0) - end_TN).T
-        weight_NTT = weight_TT * (episode_NT[:, :, None] == episode_NT[:, None, :])
-        advantages_TN = (weight_NTT @ delta_TN.T[:, :, None])[:, :, 0].T
-    else:
-        advantages_TN = weight_TT @ delta_TN
+    blocks: list[Tensor] = []
+    for first in reversed(range(0, len(rewards) or 1, STEPS_PER_PRODUCT)):
+        block = slice(first, first + STEPS_PER_PRODUCT)
+        if blocks:  # the step after the block goes on with its last one
+            last = block.stop - 1
+            delta_TN[last] += gamma * lam * (1 - end_TN[last]) * blocks[0][0]
+        blocks.insert(0, _advantages(delta_TN[block], end_TN[block] if episodic else None, gamma * lam))
+    # One block stays as it is laid out in memory, in the order in which its sums are taken later.
+    advantages_TN = blocks[0] if len(blocks) == 1 else torch.cat(blocks)
     dtype = rewards_TN.dtype
     return Estimate(advantages_TN.to(dtype), (advantages_TN + values[:-1]).to(dtype))
+
+
+def _advantages(delta_TN: Tensor, end_TN: Tensor | None, decay: float) -> Tensor:
+    """The sums of `gae` within one block; `end`: where episodes end, None where the stream is never cut."""
+    steps = torch.arange(len(delta_TN), device=delta_TN.device)
+    lag_TT = steps[None, :] - steps[:, None]
+    weight_TT = torch.where(lag_TT >= 0, decay ** lag_TT.clamp_min(0).double(), 0.0)
+    if end_TN is None:
+        return weight_TT @ delta_TN
+    episode_NT = (end_TN.cumsum(0) - end_TN).T
+    weight_NTT = weight_TT * (episode_NT[:, :, None] == episode_NT[:, None, :])
+    return (weight_NTT @ delta_TN.T[:, :, None])[:, :, 0].T
 
 
 def standardise(advantages_TN: Tensor, mean: Tensor, var: Tensor) -> Tensor:

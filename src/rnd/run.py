@@ -296,7 +296,7 @@ def save_or_warn(checkpointer: Checkpointer, row: Row, console: Console) -> None
     try:
         checkpointer.save(row)
     except NotSavedError as error:
-        console.print(f"[red]error:[/red] {error}; training continues", highlight=False, soft_wrap=True)
+        say(console, f"error: {error}; training continues")
 
 
 def banner(trainer: Trainer, folder: RunFolder, console: Console) -> None:

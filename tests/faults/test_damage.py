@@ -1,4 +1,4 @@
-"""Rows 7 to 12: checkpoints that are cut off, altered, malicious, of another version or of another run."""
+"""Rows 7 to 12, 45 and 46: checkpoints that are cut off, altered, malicious, of another version or of another run."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ import pickle
 import pytest
 import safetensors.torch
 import torch
-from fault_helpers import fingerprint, iterations, resume
+from fault_helpers import contents, fingerprint, iterations, resume, rnd
 
 from rnd.checkpoint import checkpoint
 from rnd.checkpoint.checkpoint import FORMAT, MANIFEST, STATE, TENSORS
-from rnd.checkpoint.export import load_agent
+from rnd.checkpoint.export import CARD, export_agent, load_agent
 from rnd.config import Config
 from rnd.foundation.errors import RunError, UserError
 from rnd.models.policy.mlp import WidthOptions
@@ -44,6 +44,53 @@ def test_one_flipped_bit_falls_back(name, broken, finished):
     file = broken / "checkpoints" / NEWEST / name
     flip(file, file.stat().st_size // 2)
     falls_back(broken, finished, "hash differs")
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["evaluate RUN --episodes 1 --device cpu", "watch RUN", "export RUN", "export RUN --checkpoint"],
+)
+def test_commands_that_play_say_that_the_newest_is_damaged(command, broken):
+    """And which checkpoint they use; nothing is renamed."""
+    file = broken / "checkpoints" / NEWEST / TENSORS
+    flip(file, file.stat().st_size // 2)
+    before = contents(broken / "checkpoints")
+    code, said = rnd(*(word.replace("RUN", str(broken)) for word in command.split()))
+    assert code == 0, said
+    assert f"damaged checkpoint: {file} was altered" in said
+    assert f"falling back to {broken / 'checkpoints' / BEFORE}" in said
+    assert contents(broken / "checkpoints") == before
+
+
+@pytest.mark.parametrize("name", ["agent.safetensors", "agent.safetensors.xz"])
+def test_one_flipped_bit_of_an_agent_is_refused(name, finished, tmp_path):
+    """Wherever it is: in the header, in the card, in its hash, in the weights."""
+    file = export_agent(finished, tmp_path / name)
+    size = file.stat().st_size
+    for position in (*range(0, 400, 13), *range(400, size, size // 40)):
+        flip(file, position)
+        with pytest.raises(UserError, match="an agent exported by rnd"):
+            load_agent(file)
+        flip(file, position)
+    assert "sha256" not in load_agent(file).card
+
+
+def test_an_agent_of_rnd_0_1_has_no_hash(finished, tmp_path):
+    file = export_agent(finished, tmp_path / "agent.safetensors")
+    card = json.loads(file.with_suffix(".json").read_text())
+    file.write_bytes(safetensors.torch.save(safetensors.torch.load_file(file), {CARD: json.dumps(card)}))
+    assert load_agent(file).card == card
+
+
+@pytest.mark.parametrize("state", [{}, [], {"policy": {}}, {"scaler": {}, "policy": 3, "bonus": {}, "env": {}}])
+def test_a_checkpoint_without_a_state_is_refused_in_one_line(state, broken):
+    for path in checkpoint.found(broken / "checkpoints"):
+        saved = checkpoint.read(path)
+        checkpoint.write(broken / "checkpoints", path.name, saved.metadata, state)
+    for command in ("resume", "watch", "evaluate", "export"):
+        code, said = rnd(command, broken, *(["--frames", "192"] if command == "resume" else []))
+        assert code in (1, 2), (command, said)
+        assert len([line for line in said.splitlines() if line.startswith("rnd: ")]) == 1, (command, said)
 
 
 def test_any_flipped_byte_of_the_manifest_is_found(broken):

@@ -233,6 +233,12 @@ def newest(root: Path) -> tuple[Checkpoint | None, list[str]]:
     return None, problems
 
 
+def fallback(saved: Checkpoint | None, problems: list[str]) -> list[str]:
+    """The lines that say what `newest` has passed over, and which checkpoint is used."""
+    lines = [f"damaged checkpoint: {problem}" for problem in problems]
+    return [*lines, f"falling back to {saved.path}"] if saved and lines else lines
+
+
 def set_aside(root: Path, after: Path) -> None:
     """Give the damaged checkpoints newer than `after` another name, so that new ones can take their numbers."""
     for path in found(root):

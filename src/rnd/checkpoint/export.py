@@ -6,6 +6,7 @@ card in its header that describes it. Loading one runs no code from it. A name t
 
 from __future__ import annotations
 
+import hashlib
 import json
 import lzma
 from pathlib import Path
@@ -25,6 +26,7 @@ from rnd.checkpoint.packing import decompress
 from rnd.config import Config
 from rnd.config.components import resolve
 from rnd.data.normalize import ReturnScaler
+from rnd.foundation.console import warn
 from rnd.foundation.errors import UserError
 from rnd.foundation.files import make_folder, read_errors, read_file, write_atomically, write_json
 from rnd.models.policy import make_policy
@@ -34,6 +36,10 @@ CARD = "rnd.card"
 """Key of the card in the file's metadata."""
 AGENT_FORMAT = 1
 PACKED = ".xz"
+HASH, HASHED = "sha256", "hashed"
+"""Keys in the card of a file: its hash, and that it has one, so that a hash that is lost is missed."""
+BLANK = b"0" * 64
+"""Stands for the hash in the file that is hashed."""
 MODULES = ("policy", "bonus", "scaler")
 
 
@@ -75,9 +81,12 @@ def load_agent(path: str | Path, device: str | torch.device = "cpu", trusted: bo
 
 
 def find_checkpoint(path: Path) -> Checkpoint:
+    """A checkpoint folder, or the newest whole checkpoint of a run folder; says which later ones are damaged."""
     if (path / checkpoint.MANIFEST).is_file():
         return checkpoint.read(path)
-    saved, _ = checkpoint.newest(path / "checkpoints")
+    saved, problems = checkpoint.newest(path / "checkpoints")
+    for line in checkpoint.fallback(saved, problems):
+        warn(line)
     if saved is None:
         raise UserError(f"{path} has no checkpoint yet")
     return saved
@@ -88,9 +97,9 @@ def from_checkpoint(saved: Checkpoint) -> tuple[dict[str, Any], dict[str, Tensor
     metadata = saved.metadata
     with read_errors(saved.path, "a checkpoint of a run"):
         check_types(metadata)
-    card = {name: metadata[name] for name in ("iteration", "frames", "score", "row", "config", "spec", "versions")}
-    state = saved.state | {"scaler": ReturnScaler.shared_state(saved.state["scaler"])}
-    tensors = {f"{part}/{key}": value for part in MODULES for key, value in state[part].items()}
+        card = {name: metadata[name] for name in ("iteration", "frames", "score", "row", "config", "spec", "versions")}
+        state = saved.state | {"scaler": ReturnScaler.shared_state(saved.state["scaler"])}
+        tensors = {f"{part}/{key}": value for part in MODULES for key, value in state[part].items()}
     card["config"] = card["config"] | {"out": Config.out, "name": None}  # not the paths of the machine that trained it
     return {"format": AGENT_FORMAT, **card}, tensors
 
@@ -132,9 +141,20 @@ def read_agent(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
 
 
 def write_tensors(path: Path, tensors: dict[str, Tensor], key: str, card: dict[str, Any]) -> None:
-    """One safetensors file, with a card in its header under `key`."""
+    """One safetensors file, with a card in its header under `key`, and the SHA-256 of the whole file."""
+    card = {HASH: BLANK.decode(), HASHED: True, **card}
     data = safetensors.torch.save({k: v.contiguous() for k, v in tensors.items()}, {key: json.dumps(card)})
+    at = data.index(BLANK)  # the card is the first thing in the file
+    data = data[:at] + file_hash(data, at).encode() + data[at + len(BLANK) :]
     write_atomically(path, lzma.compress(data) if path.suffix == PACKED else data)
+
+
+def file_hash(data: bytes, at: int) -> str:
+    """SHA-256 of a file in which the hash at `at` is blank."""
+    hashed, view = hashlib.sha256(), memoryview(data)
+    for part in (view[:at], BLANK, view[at + len(BLANK) :]):
+        hashed.update(part)
+    return hashed.hexdigest()
 
 
 def read_tensors(path: Path, key: str, what: str, version: int) -> tuple[dict[str, Any], dict[str, Tensor]]:
@@ -152,6 +172,9 @@ def read_tensors(path: Path, key: str, what: str, version: int) -> tuple[dict[st
     if text is None:
         raise UserError(f"{path} is not {what}: it has no card")
     card: dict[str, Any] = json.loads(text)
+    expected, hashed = card.pop(HASH, None), card.pop(HASHED, None)  # rnd 0.1 wrote none
+    if (hashed or expected) and file_hash(data, data.find(str(expected).encode())) != expected:
+        raise UserError(f"{path} is {what}, but was altered: its hash differs; copy or export it again")
     if card.get("format") != version:
         raise UserError(f"{path} is {what}, of format {card.get('format')}; this rnd reads format {version}")
     return card, tensors

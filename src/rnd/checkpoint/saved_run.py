@@ -50,10 +50,8 @@ class SavedRun:
 
     def _newest(self, console: Console) -> Checkpoint | None:
         saved, problems = checkpoint.newest(self.folder.checkpoints)
-        for problem in problems:
-            say(console, f"damaged checkpoint: {problem}")
-        if saved and problems:
-            say(console, f"falling back to {saved.path}")
+        for line in checkpoint.fallback(saved, problems):
+            say(console, line)
         if not saved:
             say(console, f"{self.folder.checkpoints} has no checkpoint: the run begins again")
         return saved

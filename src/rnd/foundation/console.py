@@ -18,8 +18,18 @@ COLUMNS = range(40, 1000)
 
 
 def say(console: Console, text: str) -> None:
-    """Print `text` without markup, highlighting or wrapping."""
-    console.print(text, highlight=False, soft_wrap=True, markup=False)
+    """Print `text` without markup, highlighting or wrapping, and without what would steer the terminal."""
+    console.print(printable(text), highlight=False, soft_wrap=True, markup=False)
+
+
+def warn(text: str) -> None:
+    """A line to standard error, for where there is no console."""
+    print(printable(text), file=sys.stderr, flush=True)
+
+
+def printable(text: str) -> str:
+    """`text` with control characters as they are written in Python: names and configs may be a stranger's."""
+    return "".join(c if c.isprintable() or c in "\n\t" else c.encode("unicode_escape").decode() for c in text)
 
 
 class QuietOutput:

@@ -15,7 +15,7 @@ from typing import Any, TypeVar, get_type_hints
 
 from rnd import __version__
 from rnd.config.ranges import check_ranges
-from rnd.foundation.console import protect_output
+from rnd.foundation.console import printable, protect_output
 from rnd.foundation.errors import InterruptedRunError, RunError, UserError, nearest
 from rnd.foundation.launch import launched
 
@@ -72,7 +72,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         sys.exit(dispatch(arguments))
     except (UserError, RunError) as error:
         traces = [] if error.reported else getattr(error, "__notes__", [])  # of the user's own code
-        print(*traces, sep="\n", end="\n" * len(traces), file=sys.stderr)
+        print(*map(printable, traces), sep="\n", end="\n" * len(traces), file=sys.stderr)
         fail(str(error), 2 if isinstance(error, UserError) else 1, error.reported)
     except InterruptedRunError as stop:
         fail(str(stop), stop.code, reported=rank() > 0)
@@ -133,7 +133,7 @@ def fail(message: str, code: int, reported: bool = False) -> None:
     torch = sys.modules.get("torch")
     joined = torch is not None and torch.distributed.is_initialized()
     if not reported and (rank() == 0 or joined):
-        print(f"rnd: {who}{' '.join(message.split())}", file=sys.stderr)
+        print(f"rnd: {who}{printable(' '.join(message.split()))}", file=sys.stderr)
     sys.exit(code)
 
 

@@ -39,9 +39,9 @@ def test_disk_full_while_saving(disk, tmp_path):
 def test_only_the_disk_is_excused():
     """A checkpoint that fails because a rollout under way failed ends the run."""
     checkpointer, console = mock.Mock(), quiet()
-    checkpointer.save.side_effect = NotSavedError("no room")
+    checkpointer.save.side_effect = NotSavedError("no room for [/red] and [v1]/run")
     run.save_or_warn(checkpointer, {}, console)
-    assert "no room; training continues" in console.file.getvalue()
+    assert "error: no room for [/red] and [v1]/run; training continues" in console.file.getvalue()
     checkpointer.save.side_effect = RunError("environment 3 raised")
     with pytest.raises(RunError, match="environment 3 raised"):
         run.save_or_warn(checkpointer, {}, console)

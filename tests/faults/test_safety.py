@@ -1,4 +1,4 @@
-"""Rows 25, 26, 27, 31: nothing is written outside the run folder, wrong input gets a line, no network is needed."""
+"""Rows 25, 26, 27, 31, 51: nothing is written outside the run folder, wrong input gets a line, no network is needed."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 import shutil
 
 import pytest
-from fault_helpers import FLAGS, FRAMES, Rnd, contents, resume, small, start
+from fault_helpers import FLAGS, FRAMES, Rnd, contents, resume, rnd, small, start
 
 from rnd import cli
 from rnd.foundation.errors import UserError
@@ -67,6 +67,8 @@ def test_a_link_that_stays_inside_is_allowed(broken):
         (["train", "CartPole-v1", "--bonus", "rdn"], "nearest: rnd"),
         (["train", "CartPole-v1", "--policy", "cmm"], "cnn"),
         (["trian"], "nearest: train"),
+        (["train", "\x1b[31mred\x1b[0m"], r"unknown environment \\x1b\[31mred\\x1b\[0m; nearest: "),
+        (["evaluate", "zoo:freeway-cnn", "--device", "tpu"], "unknown device 'tpu'; nearest: "),
         (["resume", "no-such-run"], "not a run folder"),
         (["resume"], "name the run folder"),
         (["export", "no-such-run"], "not a run folder"),
@@ -81,6 +83,17 @@ def test_wrong_input_gets_one_line_and_code_2(arguments, hint, tmp_path, monkeyp
     assert left.value.code == 2, said
     assert said.count("\n") == 1 and re.search(hint, said), said
     assert not any(tmp_path.iterdir())
+
+
+def test_escapes_and_markup_of_a_strangers_run_are_shown_as_text(broken):
+    """Row 51: in what every command says about it."""
+    path = broken / "config.json"
+    config = json.loads(path.read_text())
+    config["env"]["id"] = config["bonus"] = "\x1b]0;owned\x07\x1b[2J[/red][bold"
+    path.write_text(json.dumps(config))
+    for command in ("resume", "report", "evaluate", "watch", "export"):
+        _, said = rnd(command, broken)
+        assert said.isascii() and not set(said) & {"\x1b", "\x07"}, (command, said)
 
 
 NO_NETWORK = """

@@ -69,6 +69,13 @@ def test_a_folder_of_runs_stands_for_them():
     assert expand([STORED / "rnd-s1", STORED / "rnd-s1"]) == [STORED / "rnd-s1"]
 
 
+def test_what_a_killed_import_leaves_is_no_run(tmp_path):
+    for name in ("run", ".new-x1y2"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "config.json").write_text("{}")
+    assert expand([tmp_path]) == [tmp_path / "run"]
+
+
 def test_the_digest_depends_on_the_experiment_alone():
     config = preset("montezuma")
     same = replace(config, seed=7, name="x", out="y", device="cpu", env=replace(config.env, workers=3, backend="ale"))

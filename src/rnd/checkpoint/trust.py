@@ -14,6 +14,7 @@ from pathlib import Path
 
 from rnd.config import Config
 from rnd.config.components import BONUSES, POLICIES, WRITERS, writer_names
+from rnd.foundation.console import warn
 from rnd.foundation.errors import UserError
 from rnd.foundation.files import open_regular, read_file
 
@@ -32,7 +33,7 @@ def check(config: Config, where: Path, trusted: bool) -> None:
         return
     names = ", ".join(strange)
     if sys.stdin is not None and sys.stdin.isatty() and sys.stderr.isatty():
-        print(f"{where} names code that you have not trained with: {names}", file=sys.stderr)
+        warn(f"{where} names code that you have not trained with: {names}")
         print("It runs with your rights. Run it? [y/N] ", end="", file=sys.stderr, flush=True)
         if sys.stdin.readline().strip().lower() in ("y", "yes"):
             remember(config)

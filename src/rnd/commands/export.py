@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rnd.cli import parse, positional
+from rnd.foundation.console import printable
 from rnd.foundation.errors import UserError
 
 DESCRIPTION = (
@@ -50,10 +51,11 @@ def main(arguments: list[str]) -> None:
     if options.card:
         if options.checkpoint or options.max_part:
             raise UserError("--card is for an agent, not for a checkpoint: leave out --checkpoint and --max-part")
-        print(f"card in {zoo.write_card(run, out or zoo.folder() / run.resolve().name)}")
+        done = f"card in {zoo.write_card(run, out or zoo.folder() / run.resolve().name)}"
     elif options.checkpoint or options.max_part:
         size = parse_size(options.max_part) if options.max_part else None
         written = export_parts(run, out or run / "export" / "parts", size)
-        print(f"{len(written)} files in {written[0].parent}; to join them: rnd import {written[0].parent}")
+        done = f"{len(written)} files in {written[0].parent}; to join them: rnd import {written[0].parent}"
     else:
-        print(f"agent in {export_agent(run, out, options.half)}")
+        done = f"agent in {export_agent(run, out, options.half)}"
+    print(printable(done))

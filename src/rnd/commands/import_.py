@@ -7,6 +7,7 @@ from pathlib import Path
 
 from rnd.cli import parse, positional
 from rnd.config import Config
+from rnd.foundation.console import printable
 
 DESCRIPTION = "Join a checkpoint that `rnd export RUN --max-part` has split. FOLDER holds parts.json and the parts."
 
@@ -28,4 +29,4 @@ def main(arguments: list[str]) -> None:
     from rnd.checkpoint.parts import import_parts
 
     run = import_parts(Path(folder), Path(options.out), options.name)
-    print(f"run folder: {run.path}; to continue: rnd resume {run.path}")
+    print(printable(f"run folder: {run.path}; to continue: rnd resume {run.path}"))

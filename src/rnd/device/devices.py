@@ -6,14 +6,17 @@ import torch
 
 from rnd.config import Config
 from rnd.distributed import SINGLE_PROCESS, Ranks
-from rnd.foundation.errors import UserError
+from rnd.foundation.errors import UserError, nearest
 
 
 def find_device(name: str) -> str:
     """The device that a config's `device` stands for: CUDA for "auto" where it is found, else the CPU."""
-    found = torch.cuda.is_available()
+    found = torch.cuda.device_count() if torch.cuda.is_available() else 0
     if name.startswith("cuda") and not found:
         raise UserError(f"--device {name}: PyTorch finds no CUDA device here; nearest: --device cpu")
+    known = ["auto", "cpu", *(["cuda"] if found else []), *(f"cuda:{i}" for i in range(found))]
+    if name not in known:
+        raise UserError(f"unknown device {name!r}; {nearest(name, known)}")
     return ("cuda" if found else "cpu") if name == "auto" else name
 
 

@@ -108,7 +108,8 @@ def expand(paths: list[Path]) -> list[Path]:
     found: list[Path] = []
     for path in paths:
         _check_folder(path)
-        inside = sorted(child.parent for child in path.glob("*/config.json"))
+        # A name with a dot is a run that is being made, or that a killed process left so.
+        inside = sorted(child.parent for child in path.glob("*/config.json") if not child.parent.name.startswith("."))
         found += inside if inside and not (path / "config.json").exists() else [path]
     return list(dict.fromkeys(found))
 

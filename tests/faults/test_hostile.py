@@ -4,6 +4,7 @@ one child process, whose largest memory is measured."""
 from __future__ import annotations
 
 import functools
+import hashlib
 import json
 import lzma
 import os
@@ -22,6 +23,7 @@ from fault_helpers import SOURCE, contents, resume, small, start
 
 from rnd.checkpoint.checkpoint import MANIFEST, STATE, TENSORS, sha256, signature
 from rnd.checkpoint.export import CARD, export_agent
+from rnd.checkpoint.packing import BLOCK, pack
 from rnd.checkpoint.parts import export_parts
 from rnd.envs import native
 from rnd.foundation.errors import RunError
@@ -143,6 +145,26 @@ def a_compressed_agent_of_two_gigabytes(folder):
 @case
 def a_compressed_agent_of_many_streams(folder):
     (folder / "bomb.safetensors.xz").write_bytes(lzma.compress(bytes(2**25)) * 100)
+    return ["watch", "bomb.safetensors.xz"]
+
+
+@case
+def a_compressed_agent_of_45_megabytes_and_zeros(folder):
+    """The zeros are more than is allowed for its size."""
+    noise = np.random.default_rng(0).bytes(45 * 10**6)
+    stream = lzma.LZMACompressor(preset=0)
+    zeros = (stream.compress(bytes(2**24)) for _ in range(128))
+    (folder / "bomb.safetensors.xz").write_bytes(stream.compress(noise) + b"".join(zeros) + stream.flush())
+    return ["watch", "bomb.safetensors.xz"]
+
+
+@case
+def a_compressed_agent_that_is_all_that_is_allowed(folder):
+    """A whole safetensors file of zeros, behind incompressible bytes in its header."""
+    size = 2**27
+    header = json.dumps({"x": {"dtype": "U8", "shape": [size], "data_offsets": [0, size]}}).encode()
+    data = len(header).to_bytes(8, "little") + header + np.random.default_rng(0).bytes(2**25) + bytes(size - 2**25)
+    (folder / "bomb.safetensors.xz").write_bytes(lzma.compress(data, preset=0))
     return ["watch", "bomb.safetensors.xz"]
 
 
@@ -288,6 +310,35 @@ cases("an index of a million parts", IMPORT)(
 )
 
 
+def inflated(name: str, block: bytes, times: int) -> Callable[[Path], None]:
+    """Put a file of `times` equal blocks into the parts, with sizes and hashes that fit."""
+
+    def build(folder: Path) -> None:
+        index = json.loads((folder / "parts/parts.json").read_text())
+        joined, at, data = (folder / "parts/part-0001.bin").read_bytes(), 0, b""
+        hashed = hashlib.sha256()
+        for _ in range(times):
+            hashed.update(block)
+        for entry in index["files"]:
+            packed = joined[at : at + entry["packed"]]
+            at += entry["packed"]
+            if entry["name"].endswith(name):
+                packed = pack(block, planes=False) * times
+                entry |= {"bytes": times * len(block), "packed": len(packed), "sha256": hashed.hexdigest()}
+            data += packed
+        assert len(data) < 10**6
+        index["parts"] = [{"name": "part-0001.bin", "bytes": len(data), "sha256": sha256(data)}]
+        (folder / "parts/part-0001.bin").write_bytes(data)
+        (folder / "parts/parts.json").write_text(json.dumps(index))
+
+    return build
+
+
+cases("parts whose tensors are two gigabytes", IMPORT)(inflated(TENSORS, bytes(BLOCK), 230))
+cases("parts whose tensors are all that is allowed", IMPORT)(inflated(TENSORS, bytes(BLOCK), 32))
+cases("parts whose metrics are two gigabytes", IMPORT)(inflated("metrics.csv", b"1,0\n" * (BLOCK // 4), 230))
+
+
 def table(data: bytes, times: int) -> Callable[[Path], None]:
     def build(folder: Path) -> None:
         with (folder / "run/metrics.csv").open("wb") as file:
@@ -300,6 +351,7 @@ def table(data: bytes, times: int) -> Callable[[Path], None]:
 REPORT = ["report", "run"]
 cases("metrics of one long line", REPORT)(table(b"1," * 2**23, 16))
 cases("metrics of very many rows", REPORT)(table(b"1\n" * 2**23, 10))
+cases("metrics of as many cells as are read", REPORT)(table(b"0," * 31 + b"0\n", 2**20 - 2))
 cases("metrics of an open quote", REPORT)(table(b'"' + b"x\n" * 2**22, 8))
 cases("metrics of zeros", REPORT)(table(bytes(2**24), 8))
 cases("metrics of a long number", REPORT)(table(b"iteration,frames\n" + b"9" * 60_000 + b",1\n", 1))
@@ -345,6 +397,8 @@ QUICK = [
     "a sparse checkpoint whose manifest fits",
     "a checkpoint of five million empty objects",
     "a run of a wide policy",
+    "parts whose tensors are two gigabytes",
+    "parts whose metrics are two gigabytes",
 ]
 
 

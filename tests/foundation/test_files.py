@@ -6,7 +6,7 @@ import tracemalloc
 
 import pytest
 
-from rnd.checkpoint.packing import AGENT_SIZE, decompress
+from rnd.checkpoint.packing import FREE_SIZE, decompress
 from rnd.foundation.files import SMALL, chunks, open_regular, read_file
 
 
@@ -48,7 +48,7 @@ def test_what_is_no_regular_file_is_refused_at_once(read, tmp_path):
 
 
 def test_a_packed_file_that_becomes_too_large_is_refused():
-    packed = lzma.compress(b"\0" * (AGENT_SIZE + 2**25))
+    packed = lzma.compress(b"\0" * (FREE_SIZE + 2**25))
     assert len(packed) < 2**17
     with pytest.raises(lzma.LZMAError, match="holds more than"):
         decompress(packed)

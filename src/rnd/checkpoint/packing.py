@@ -22,13 +22,20 @@ PRESET = 0  # 3 takes three times as long for 1% of a checkpoint
 THREADS = 8
 MEMORY = 2**26
 """Bytes that unpacking may take beside what is unpacked."""
-AGENT_SIZE, AGENT_RATIO = 2**26, 20
-"""What a compressed agent may become: this much, or so many times its size. Weights shrink little."""
+FREE_SIZE = 2**26
+WEIGHTS_RATIO, TABLE_RATIO = 4, 20
+"""What a compressed file may become: `FREE_SIZE`, and so many times its size. Weights shrink little (the agents of the
+zoo by a tenth), rows of numbers more."""
+
+
+def unpacked_limit(packed: int, ratio: int) -> int:
+    """Bytes that `packed` bytes may become."""
+    return FREE_SIZE + ratio * packed
 
 
 def decompress(data: bytes) -> bytes:
     """The contents of a compressed agent."""
-    limit = AGENT_SIZE + AGENT_RATIO * len(data)
+    limit = unpacked_limit(len(data), WEIGHTS_RATIO)
     unpacker = lzma.LZMADecompressor(memlimit=MEMORY)
     unpacked = unpacker.decompress(data, max_length=limit)
     if not unpacker.eof:

@@ -16,7 +16,7 @@ from typing import Any
 from rnd.checkpoint.checkpoint import MANIFEST, STATE, TENSORS, largest, sha256
 from rnd.checkpoint.export import find_checkpoint
 from rnd.checkpoint.folder import FILES, JSON, RunFolder, check_name, claim, temporary_folder
-from rnd.checkpoint.packing import pack, unpack
+from rnd.checkpoint.packing import TABLE_RATIO, WEIGHTS_RATIO, pack, unpack, unpacked_limit
 from rnd.foundation.errors import RunError, UserError
 from rnd.foundation.files import (
     SMALL,
@@ -36,6 +36,9 @@ PLAIN_FORMAT = 1
 INDEX = "parts.json"
 SMALLEST = 64 * 1024
 UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30}
+ROLLOUT_SIZE = 2**28
+"""Bytes of tensors that are allowed however small they are compressed: with --overlap a checkpoint holds the frames of
+a rollout, which are 116 MB for the paper's run and may all be black."""
 SAVED_FILES = (TENSORS, STATE, MANIFEST)
 ALLOWED = re.compile(
     rf"{'|'.join(map(re.escape, JSON + FILES))}|checkpoints/\d{{9,}}/({'|'.join(map(re.escape, SAVED_FILES))})"
@@ -153,7 +156,7 @@ def read_index(folder: Path) -> dict[str, Any]:
         for entry in index["files"]:
             if not ALLOWED.fullmatch(entry["name"]):
                 raise UserError(f"the parts hold {entry['name']!r:.80}, which is no file of a run; nothing was written")
-            limit = largest() if entry["name"].endswith((TENSORS, *FILES)) else SMALL
+            limit = size_limit(entry["name"], entry["packed"], index["format"] == PLAIN_FORMAT)
             if entry["packed"] > entry["bytes"] + entry["bytes"] // 64 + 4096:  # more than .xz ever adds
                 raise ValueError(f"{entry['name']} is larger compressed than it is")
             if entry["bytes"] > limit:
@@ -161,6 +164,17 @@ def read_index(folder: Path) -> dict[str, Any]:
         if len({entry["name"] for entry in index["files"]}) < len(index["files"]):
             raise ValueError("a file is there twice")
     return index
+
+
+def size_limit(name: str, packed: int, plain: bool) -> int:
+    """Bytes that a file of the parts may have: few bytes must not become gigabytes."""
+    if not name.endswith((TENSORS, *FILES)):
+        return SMALL
+    if plain:
+        return largest()
+    if name in FILES:
+        return unpacked_limit(packed, TABLE_RATIO)
+    return min(largest(), max(ROLLOUT_SIZE, unpacked_limit(packed, WEIGHTS_RATIO)))
 
 
 def check_parts(folder: Path, index: dict[str, Any]) -> list[Path]:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 import importlib
+import pickle
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import gymnasium
@@ -14,6 +17,7 @@ import torch
 from gymnasium import spaces
 
 import rnd
+from rnd.checkpoint.export import read_tensors, write_tensors
 from rnd.envs.spaces import ObservationEncoder, space_from_dict, space_to_dict
 from rnd.foundation.errors import UserError
 from rnd.plugins import bonus as module
@@ -292,6 +296,76 @@ def test_forgotten_updates_are_noticed_before_the_memory_is_full(monkeypatch):
     with pytest.raises(UserError, match=r"call bonus.update\(\) after each rollout"):
         for _ in range(200):
             bonus.observe(np.zeros((1, 3)))
+
+
+def test_threads_take_turns():
+    """Each observes 50 steps; updates come between them, and every step is learned from once."""
+    bonus = rnd.Bonus("rnd", SPACES["vector"], num_envs=2, update_every=4, epochs=1, **SMALL)
+    obs = batch(SPACES["vector"], 50, 2)
+    with ThreadPoolExecutor(4) as pool:
+        rewards = [*pool.map(lambda _: [bonus.observe(one) for one in obs], range(4))]
+    assert all(np.isfinite(step).all() for thread in rewards for step in thread)
+    assert bonus.updates == 4 * 50 // 4 and not bonus._pending
+    assert float(bonus.module.whiten.moments.count) == pytest.approx(4 * 50 * 2, abs=1)
+
+
+def test_it_is_saved_or_copied_and_not_pickled():
+    bonus = rnd.Bonus("rnd", SPACES["vector"], **SMALL)
+    with pytest.raises(TypeError, match=r"bonus\.save\(path\).*rnd\.Bonus\.load\(path\)"):
+        pickle.dumps(bonus)
+    other, obs = copy.deepcopy(bonus), batch(SPACES["vector"], 6, 1)
+    assert np.array_equal(other.observe(obs), bonus.observe(obs))
+    assert other.update() == bonus.update()
+
+
+@pytest.mark.parametrize("space", [spaces.Discrete(3), spaces.Discrete(3, start=5), spaces.MultiDiscrete([3, 4])])
+@pytest.mark.parametrize("wrong", [99, -1, 0.5])
+def test_actions_of_another_space_are_refused(space, wrong):
+    bonus = rnd.Bonus("dynamics", SPACES["vector"], action_space=space, num_envs=2, **SMALL)
+    obs, actions = batch(SPACES["vector"], 2), batch(space, 2)
+    bonus.observe(obs, obs, actions)
+    bonus.observe(obs, obs, actions.astype(np.float32))
+    actions = actions.astype(float)
+    actions[1] = wrong
+    with pytest.raises(UserError, match=rf"the actions hold {wrong}.*, which is no action of {type(space).__name__}"):
+        bonus.observe(obs, obs, actions)
+
+
+@pytest.mark.parametrize("kind", ["grey", "stack", "last"])
+@pytest.mark.parametrize("wrong", [256, -1, 0.5])
+def test_pixels_that_are_no_bytes_are_refused(kind, wrong):
+    bonus = rnd.Bonus("rnd", IMAGES[kind], **SMALL)
+    pixels = batch(IMAGES[kind], 1)
+    assert bonus.score(pixels.astype(np.int64)) == bonus.score(pixels) == bonus.score(pixels.astype(np.float32))
+    with pytest.raises(UserError, match="the pixels are not whole numbers from 0 to 255"):
+        bonus.score(np.full_like(pixels, wrong, dtype=type(wrong)))
+
+
+HUGE = {
+    "environments": (("config", "env", "num_envs"), 2**31 - 1),
+    "choices": (("observation_space",), {"kind": "Discrete", "n": 10**9, "start": 0}),
+    "bits": (("observation_space",), {"kind": "MultiBinary", "n": [10**5, 10**5]}),
+    "parts": (("observation_space",), {"kind": "Tuple", "parts": [{"kind": "Discrete", "n": 10**6, "start": 0}] * 999}),
+}
+
+
+@pytest.mark.parametrize("what", HUGE)
+@pytest.mark.parametrize("name", ["rnd", "count"])
+def test_a_small_file_that_announces_much_is_refused(name, what, tmp_path, monkeypatch):
+    """Before anything of that size is made."""
+    way, value = HUGE[what]
+    rnd.Bonus(name, SPACES["vector"], minibatches=1, **SMALL).save(tmp_path / "bonus")
+    card, saved = read_tensors(tmp_path / "bonus", module.CARD, "", module.FORMAT)
+    inner = card
+    for key in way[:-1]:
+        inner = inner[key]
+    inner[way[-1]] = value
+    write_tensors(tmp_path / "bonus", saved, module.CARD, card)
+    monkeypatch.setattr(module.Bonus, "_build", lambda *_, **__: pytest.fail("it is built"))
+    with pytest.raises(
+        UserError, match=r"of 1 environments instead of 2147483647|observations have [\d,]{11,} numbers"
+    ):
+        rnd.Bonus.load(tmp_path / "bonus")
 
 
 def test_files_of_others_are_refused(tmp_path):

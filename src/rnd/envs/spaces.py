@@ -72,7 +72,7 @@ class ObservationEncoder:
             vectors = [as_tensor(value_at(obs, path)).reshape(*lead, -1).float() for path in self.leaves]
             return vectors[0] if len(vectors) == 1 else torch.cat(vectors, dim=-1)
         if self._frames:
-            frames = as_tensor(obs)
+            frames = as_bytes(as_tensor(obs))
             for axis_index in sorted((i for i, axis in enumerate(self._size) if axis in "SC"), reverse=True):
                 frames = frames.select(len(lead) + axis_index, -1)
             return frames
@@ -113,14 +113,22 @@ class ActionEncoder:
     """Actions of a space as the bonuses read them: integers from 0, or float32."""
 
     def __init__(self, space: spaces.Space[Any]):
-        self.spec = action_spec(space, WHO)
+        self.space, self.spec = space, action_spec(space, WHO)
         self.start = 0 if self.spec.kind == "continuous" else getattr(space, "start", 0)
 
     def __call__(self, actions: Any, lead: tuple[int, ...]) -> Tensor:
         values = as_tensor(actions)
         values = values - torch.as_tensor(self.start, device=values.device) if np.any(self.start) else values
-        dtype = torch.float32 if self.spec.kind == "continuous" else torch.int64
-        return values.reshape(*lead, *self.spec.shape).to(dtype)
+        values = values.reshape(*lead, *self.spec.shape)
+        if self.spec.kind == "continuous":
+            return values.to(torch.float32)
+        chosen = values.to(torch.int64)
+        sizes = torch.tensor(self.spec.sizes if self.spec.kind == "multi_discrete" else self.spec.sizes[0])
+        wrong = (chosen != values) | (chosen < 0) | (chosen >= sizes.to(chosen.device))
+        if bool(wrong.any()):
+            first = as_tensor(actions).reshape(wrong.shape)[wrong][0].item()
+            raise UserError(f"the actions hold {first}, which is no action of {self.space}")
+        return chosen
 
 
 def nested(leaves: dict[tuple[Any, ...], Any]) -> Any:
@@ -139,6 +147,16 @@ def nested(leaves: dict[tuple[Any, ...], Any]) -> Any:
 def as_tensor(values: Any) -> Tensor:
     """Arrays are copied: PyTorch has no tensors that must not be written."""
     return values if isinstance(values, Tensor) else torch.from_numpy(np.array(values, order="C"))
+
+
+def as_bytes(pixels: Tensor) -> Tensor:
+    """Pixels as bytes. Refuses other numbers: as bytes they would be other pixels."""
+    if pixels.dtype == torch.uint8:
+        return pixels
+    found = pixels.to(torch.uint8)
+    if not bool((found == pixels).all()):
+        raise UserError(f"the pixels are not whole numbers from 0 to 255 (their type is {pixels.dtype})")
+    return found
 
 
 def as_array(values: Any) -> np.ndarray:
@@ -214,6 +232,19 @@ def space_from_dict(data: dict[str, Any] | None) -> Any:
         "MissionSpace": MissionSpace,
     }
     return kinds[data["kind"]]()
+
+
+def encoded_size(data: dict[str, Any]) -> int:
+    """Numbers of an encoded observation, at most, of what `space_to_dict` returned. Takes no memory for them."""
+    if data["kind"] == "Dict":
+        return sum(encoded_size(subspace) for _, subspace in data["parts"])
+    if data["kind"] == "Tuple":
+        return sum(map(encoded_size, data["parts"]))
+    if data["kind"] == "Box":
+        return int(np.asarray(data["low"]).size)
+    if data["kind"] == "MultiDiscrete":
+        return sum(np.asarray(data["nvec"]).reshape(-1).tolist())
+    return math.prod(np.asarray(data.get("n", 1)).reshape(-1).tolist())
 
 
 class MissionSpace(spaces.Text):

@@ -10,9 +10,12 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import functools
 import math
+import threading
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 import torch
 from torch import Tensor
@@ -28,7 +31,7 @@ from rnd.data.normalize import ReturnScaler
 from rnd.device.devices import find_device
 from rnd.device.generators import draw_seed
 from rnd.device.graphs import channels_last
-from rnd.envs.spaces import as_array, like, space_from_dict, space_to_dict
+from rnd.envs.spaces import as_array, encoded_size, like, space_from_dict, space_to_dict
 from rnd.foundation.errors import UserError
 from rnd.foundation.files import read_errors
 from rnd.plugins.episodes import EpisodeMemory
@@ -38,10 +41,26 @@ from rnd.training.ppo import NonFiniteLossError, laid_out_like
 FORMAT, CARD = 1, "rnd.bonus"
 MAX_PENDING = 2**31
 """Bytes of observations that may wait for an update."""
+FREE_NUMBERS = 2**20
+"""Numbers of an observation for which a saved bonus needs no weights: counts have none."""
 
 
-anywhere = torch.inference_mode(False)
-"""Environments are stepped without gradients, also in inference mode, whose tensors no update could read."""
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def anywhere(method: Callable[P, R]) -> Callable[P, R]:
+    """A method that threads may call, one after the other: an update must not change what another thread reads.
+
+    Environments are stepped without gradients, also in inference mode, whose tensors no update could read."""
+
+    @functools.wraps(method)
+    def alone(*arguments: P.args, **named: P.kwargs) -> R:
+        bonus: Any = arguments[0]
+        with bonus._lock, torch.inference_mode(False):
+            return method(*arguments, **named)
+
+    return alone
 
 
 class Bonus:
@@ -106,6 +125,7 @@ class Bonus:
         options: Any = BONUSES.options(config.bonus, config.bonus_options)
         config = dataclasses.replace(config, bonus_options=options)
         config.validate()
+        self._lock = threading.RLock()
         if update_every is not None and update_every < 1:
             raise UserError(f"update_every must be 1 or more, not {update_every}; None: you call update()")
         self.config, self.update_every = config, update_every
@@ -206,12 +226,14 @@ class Bonus:
             self._keep(steps._replace(raw=raw_TN, scaled=scaled_TN))
         return like(next_obs, scaled_TN.reshape(lead))
 
+    @anywhere
     def freeze(self, frozen: bool = True) -> None:
         """From now on (or until `freeze(False)`) rewards change nothing: for evaluation."""
         if frozen != self.frozen:
             self._frozen_episodes = copy.deepcopy(self._episodes) if frozen else None
         self.frozen = frozen
 
+    @anywhere
     def reset_episodes(self, reset: Any = None) -> None:
         """All environments, or those where `reset` is True, were reset without a `done`. All wrappers call it."""
         if self._episodes is not None:
@@ -296,6 +318,7 @@ class Bonus:
 
     # --- state ---------------------------------------------------------------------------------
 
+    @anywhere
     def state_dict(self) -> dict[str, Any]:
         """Everything that the next reward and the next update depend on: nested dicts of tensors and plain values."""
         moments = self.optimizer.state_dict()["state"] if self.optimizer else {}
@@ -311,6 +334,7 @@ class Bonus:
             "frozen": self.frozen,
         }
 
+    @anywhere
     def load_state_dict(self, state: dict[str, Any], strict: bool = True) -> None:
         """Continue from `state_dict()`. With another number of environments their sums start from the mean of the saved
         ones, and steps that waited for an update are dropped, as are the visits of their episodes."""
@@ -341,6 +365,19 @@ class Bonus:
         self.updates, self.frozen = int(state["updates"]), False
         self.freeze(bool(state["frozen"]))
 
+    def __getstate__(self) -> Any:
+        raise TypeError(
+            "rnd.Bonus is not pickled: write it with bonus.save(path), and read it with rnd.Bonus.load(path)"
+        )
+
+    @anywhere
+    def __deepcopy__(self, memo: dict[int, Any]) -> Bonus:
+        other = memo[id(self)] = type(self).__new__(type(self))
+        other._lock = threading.RLock()
+        own = {name: value for name, value in self.__dict__.items() if name != "_lock"}
+        other.__dict__.update(copy.deepcopy(own, memo))
+        return other
+
     def save(self, path: str | Path) -> None:
         """Write everything to one safetensors file, atomically."""
         tensors: dict[str, Tensor] = {}
@@ -365,7 +402,9 @@ class Bonus:
             card, tensors = read_tensors(path, CARD, "a bonus saved by rnd", FORMAT)
             config, state = Config.from_dict(card["config"]), unpack(card["state"], tensors)
             trust.check(dataclasses.replace(config, env=EnvConfig()), path, trusted)
-            spaces = {name: space_from_dict(unpack(card[name], tensors)) for name in card if name.endswith("_space")}
+            plain = {name: unpack(card[name], tensors) for name in ("observation_space", "action_space")}
+            check_sizes(config, state, plain["observation_space"])
+            spaces = {name: space_from_dict(data) for name, data in plain.items()}
             env = dataclasses.replace(config.env, num_envs=num_envs or config.env.num_envs)
             fewer = math.gcd(env.num_envs, config.minibatches)
             config = dataclasses.replace(config, env=env, minibatches=fewer, device=device)
@@ -374,3 +413,14 @@ class Bonus:
             bonus.load_state_dict(state)
             bonus.notes = dict(card["notes"])
         return bonus
+
+
+def check_sizes(config: Config, state: dict[str, Any], observation_space: dict[str, Any]) -> None:
+    """Refuse numbers of environments and observations that the saved tensors do not have, before memory is taken for
+    them: a small file can announce any."""
+    saved, announced = len(state["scaler"]["carry_N"]), config.env.num_envs
+    if saved != announced:
+        raise UserError(f"it has the sums of {saved} environments instead of {announced}")
+    size, weights = encoded_size(observation_space), sum(x.numel() for x in state["module"].values())
+    if size > max(weights, FREE_NUMBERS):
+        raise UserError(f"its observations have {size:,} numbers, for which its {weights:,} weights are too few")

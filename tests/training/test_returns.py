@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 import torch
-
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from rnd.config import Config

@@ -10,12 +10,10 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-import functools
 import math
 import threading
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, ParamSpec, TypeVar
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -31,36 +29,17 @@ from rnd.data.normalize import ReturnScaler
 from rnd.device.devices import find_device
 from rnd.device.generators import draw_seed
 from rnd.device.graphs import channels_last
-from rnd.envs.spaces import as_array, encoded_size, like, space_from_dict, space_to_dict
+from rnd.envs.spaces import as_array, like, space_from_dict, space_to_dict
 from rnd.foundation.errors import UserError
 from rnd.foundation.files import read_errors
 from rnd.plugins.episodes import EpisodeMemory
+from rnd.plugins.guards import anywhere, check_sizes
 from rnd.plugins.steps import StepEncoder, Steps, joined
 from rnd.training.ppo import NonFiniteLossError, laid_out_like
 
 FORMAT, CARD = 1, "rnd.bonus"
 MAX_PENDING = 2**31
 """Bytes of observations that may wait for an update."""
-FREE_NUMBERS = 2**20
-"""Numbers of an observation for which a saved bonus needs no weights: counts have none."""
-
-
-P = ParamSpec("P")
-R = TypeVar("R")
-
-
-def anywhere(method: Callable[P, R]) -> Callable[P, R]:
-    """A method that threads may call, one after the other: an update must not change what another thread reads.
-
-    Environments are stepped without gradients, also in inference mode, whose tensors no update could read."""
-
-    @functools.wraps(method)
-    def alone(*arguments: P.args, **named: P.kwargs) -> R:
-        bonus: Any = arguments[0]
-        with bonus._lock, torch.inference_mode(False):
-            return method(*arguments, **named)
-
-    return alone
 
 
 class Bonus:
@@ -413,14 +392,3 @@ class Bonus:
             bonus.load_state_dict(state)
             bonus.notes = dict(card["notes"])
         return bonus
-
-
-def check_sizes(config: Config, state: dict[str, Any], observation_space: dict[str, Any]) -> None:
-    """Refuse numbers of environments and observations that the saved tensors do not have, before memory is taken for
-    them: a small file can announce any."""
-    saved, announced = len(state["scaler"]["carry_N"]), config.env.num_envs
-    if saved != announced:
-        raise UserError(f"it has the sums of {saved} environments instead of {announced}")
-    size, weights = encoded_size(observation_space), sum(x.numel() for x in state["module"].values())
-    if size > max(weights, FREE_NUMBERS):
-        raise UserError(f"its observations have {size:,} numbers, for which its {weights:,} weights are too few")

@@ -64,14 +64,15 @@ def test_the_papers_hyperparameters_are_the_defaults():
         assert float(Config().flat()[flag.replace("-", "_")]) == float(value.replace(",", "")), flag
 
 
-def test_every_agent_of_the_zoo_has_the_same_files_and_its_score_on_the_card():
-    agents = [path.parent for path in ROOT.glob("results/*/README.md")]
-    if not agents:
+def test_every_run_in_results_has_its_files_and_its_score_on_the_card():
+    runs = [path.parent for path in ROOT.glob("results/*/README.md")]
+    if not runs:
         pytest.skip("the source distribution has no results")
-    files = ("agent.safetensors.xz", "agent.json", "config.json", "metrics.csv", "evaluation.json", "episode.mp4")
-    assert not [str(agent / name) for agent in agents for name in files if not (agent / name).is_file()]
-    assert max(path.stat().st_size for agent in agents for path in agent.iterdir()) < 10_000_000
-    for agent in agents:
-        score = json.loads((agent / "evaluation.json").read_text())["mean_return"]
-        card = (agent / "README.md").read_text()
+    files = ("config.json", "run.json", "metrics.csv", "timing.csv", "evaluation.json", "episode.png")
+    assert not [str(run / name) for run in runs for name in files if not (run / name).is_file()]
+    assert sum(path.stat().st_size for path in ROOT.glob("results/**/*") if path.is_file()) < 45_000_000
+    for run in runs:
+        score = json.loads((run / "evaluation.json").read_text())["mean_return"]
+        card = (run / "README.md").read_text()
         assert card.startswith("---\nlibrary_name: rnd\n") and f"name: mean_reward, value: {score:.2f} +/- " in card
+        assert len((run / "metrics.csv").read_text().splitlines()) <= 1001

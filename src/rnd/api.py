@@ -124,6 +124,8 @@ class Agent:
     def bonus(self, obs: Any, before: Any = None, actions: Any = None) -> Any:
         """Raw bonus of observations: how new the trained agent finds them. `before` and `actions` as in `rnd.Bonus`,
         for bonuses that read them."""
+        if self._bonus is None:
+            raise UserError(f"{self.path} has no bonus: its file has the policy alone; load the run that it is from")
         obs_NX, single = self._encoded(obs)
         if self._bonus.reads_action and (before is None or actions is None or self.spec.observation.kind == "image"):
             raise UserError(
@@ -146,7 +148,7 @@ class Agent:
 
     def watch(self, episodes: int = 1, seed: int = 1) -> list[Path]:
         """Play episodes and write the best one as video, strip of frames and table, as `rnd watch` does; returns the
-        paths of .mp4, .png, .svg and .csv."""
+        paths of .mp4, .png, .svg and .csv (without a bonus .mp4 and .csv)."""
         from rich.console import Console
 
         from rnd.report.watch import watch

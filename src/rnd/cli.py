@@ -25,7 +25,7 @@ COMMANDS = {
     "report": ("rnd.commands.report", "write one page about one or several runs: rnd report RUN..."),
     "watch": ("rnd.commands.watch", "write an episode as video, with the bonus beside it: rnd watch RUN_OR_FILE"),
     "evaluate": ("rnd.commands.evaluate", "score an agent over many episodes: rnd evaluate RUN_OR_FILE"),
-    "zoo": ("rnd.commands.zoo", "list the trained agents that are here"),
+    "zoo": ("rnd.commands.zoo", "list the trained agents that there are"),
     "paper": ("rnd.commands.paper", "run an experiment of the paper and draw it: rnd paper figure3 --scale 0.00001"),
     "export": ("rnd.commands.export", "share an agent, or a checkpoint in parts: rnd export RUN [--max-part 15MB]"),
     "import": ("rnd.commands.import_", "join an exported checkpoint into a run folder: rnd import FOLDER"),

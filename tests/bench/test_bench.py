@@ -9,12 +9,16 @@ from pathlib import Path
 
 import pytest
 import torch
+from rich.console import Console
 
+from rnd import run
 from rnd.bench import start
 from rnd.bench.progress import Progress
 from rnd.checkpoint import zoo
-from rnd.checkpoint.export import load_agent
+from rnd.checkpoint.export import export_agent, load_agent
 from rnd.cli import dispatch
+from rnd.config.components import resolve
+from rnd.config.presets import preset
 from rnd.foundation.errors import RunError, UserError
 from rnd.training.trainer import Trainer
 
@@ -54,7 +58,19 @@ def test_train_prints_limits_and_shares(capsys):
     assert 0 < result["synchronous"] < result["emulator_alone"]
 
 
-def test_train_goes_on_from_an_agent(monkeypatch):
+@pytest.fixture
+def agents(tmp_path, monkeypatch):
+    """A zoo of two agents of Montezuma's Revenge that have hardly trained: policy to name."""
+    monkeypatch.setenv("RND_ZOO", str(tmp_path))
+    for policy in ("cnn", "gru"):
+        env = replace(preset("montezuma").env, num_envs=2, workers=0)
+        config = resolve(replace(preset("montezuma"), bonus="none", policy=policy, env=env, device="cpu"))
+        config = replace(config, rollout_steps=2, minibatches=1, frames=16, out=str(tmp_path / "runs"), name=policy)
+        export_agent(run.start(config, Console(quiet=True)).path, tmp_path / policy / zoo.AGENT, half=True)
+    return {"cnn": "zoo:cnn", "gru": "zoo:gru"}
+
+
+def test_train_goes_on_from_an_agent(agents, monkeypatch):
     flags = ["--num-envs", "4", "--rollout-steps", "4", "--iterations", "1", "--workers", "1", "--device", "cpu"]
     begun, start = [], Trainer.start
 
@@ -63,12 +79,12 @@ def test_train_goes_on_from_an_agent(monkeypatch):
         start(trainer)
 
     monkeypatch.setattr(Trainer, "start", recording)
-    assert dispatch(["bench", "train", *flags, "--json", "--agent", "zoo:montezuma-none"]) == 0
-    trained = load_agent(zoo.locate("zoo:montezuma-none")).policy.state_dict()
+    assert dispatch(["bench", "train", *flags, "--json", "--agent", agents["cnn"]]) == 0
+    trained = load_agent(zoo.locate(agents["cnn"])).policy.state_dict()
     assert len(begun) >= 2  # synchronous and overlapped
     for state in begun[-2:]:
         assert all(torch.equal(state[name], value) for name, value in trained.items())
-    for other in (["--agent", "zoo:montezuma-gru"], ["--game", "venture", "--agent", "zoo:montezuma-none"]):
+    for other in (["--agent", agents["gru"]], ["--game", "venture", "--agent", agents["cnn"]]):
         with pytest.raises(UserError, match="is an agent of ALE/MontezumaRevenge-v5 with"):
             dispatch(["bench", "train", *flags, *other])
 

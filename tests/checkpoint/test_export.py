@@ -15,14 +15,16 @@ import pytest
 import torch
 from rich.console import Console
 
+import rnd
 from rnd import cli, run
 from rnd.checkpoint import checkpoint
 from rnd.checkpoint.checkpoint import sha256
-from rnd.checkpoint.export import export_agent, load_agent
+from rnd.checkpoint.export import CARD, export_agent, find_checkpoint, from_checkpoint, load_agent, write_tensors
 from rnd.checkpoint.packing import BLOCK, pack, unpack
 from rnd.checkpoint.parts import import_parts, parse_size
 from rnd.config.presets import preset
 from rnd.foundation.errors import RunError, UserError
+from rnd.training.evaluation import evaluate
 
 
 @pytest.fixture(scope="module")
@@ -61,6 +63,33 @@ def test_half_the_bits(trained, tmp_path):
     for (name, a), (_, b) in zip(exact.named_parameters(), rounded.named_parameters(), strict=True):
         assert b.dtype == torch.float32
         torch.testing.assert_close(a, b, rtol=1e-3, atol=1e-4, msg=name)
+
+
+def test_an_agent_without_its_bonus_plays_the_same(trained, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    cli.dispatch(["export", str(trained), "--out", "whole.safetensors"])
+    cli.dispatch(["export", str(trained), "--out", "policy.safetensors", "--bonus", "no"])
+    whole, policy = load_agent("whole.safetensors"), load_agent("policy.safetensors")
+    assert policy.bonus is None and whole.bonus is not None
+    assert Path("policy.safetensors").stat().st_size < 0.7 * Path("whole.safetensors").stat().st_size
+    assert all(torch.equal(a, b) for a, b in zip(policy.policy.parameters(), whole.policy.parameters(), strict=True))
+    assert evaluate(policy, 2, seed=3).returns == evaluate(whole, 2, seed=3).returns
+    again = export_agent(tmp_path / "policy.safetensors", tmp_path / "again.safetensors", bonus=True)
+    assert load_agent(again).bonus is None, "what is left out does not come back"
+    agent = rnd.load("policy.safetensors")
+    with pytest.raises(UserError, match=r"policy.safetensors has no bonus: its file has the policy alone"):
+        agent.bonus([0.0, 0.0, 0.0, 0.0])
+    with pytest.raises(UserError, match="a checkpoint without it could not continue"):
+        cli.dispatch(["export", str(trained), "--bonus", "no", "--checkpoint"])
+
+
+def test_a_bonus_that_is_missing_was_not_left_out(trained, tmp_path):
+    """Only a file whose card says so has no bonus: any other is damaged."""
+    card, tensors = from_checkpoint(find_checkpoint(trained))
+    file = tmp_path / "damaged.safetensors"
+    write_tensors(file, {key: value for key, value in tensors.items() if key.startswith("policy/")}, CARD, card)
+    with pytest.raises(UserError, match="lacks the state of bonus"):
+        load_agent(file)
 
 
 def test_compressed(trained, tmp_path):

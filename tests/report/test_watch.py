@@ -1,6 +1,7 @@
 """The video and the strip: the bonus is that of normalized observations, and the same seed gives the same episode."""
 
 import csv
+import io
 import json
 import sys
 from dataclasses import replace
@@ -10,6 +11,7 @@ import cv2
 import numpy as np
 import pytest
 import torch
+from rich.console import Console
 
 from helpers import quiet
 from rnd import run
@@ -260,6 +262,23 @@ def test_agents_in_files_leave_nothing_beside_them(trained, tmp_path, monkeypatc
     saved = sorted((trained / "checkpoints").iterdir())[-1]
     watch(saved, WatchOptions(seed=3), quiet())
     assert not (saved / "watch").exists() and (tmp_path / "runs" / "watch" / f"{saved.name}.mp4").exists()
+
+
+def test_an_agent_without_its_bonus_is_shown_without_it(trained, tmp_path):
+    file = export_agent(trained, tmp_path / "policy.safetensors", bonus=False)
+    said = io.StringIO()
+    written = watch(file, WatchOptions(seed=3, out=str(tmp_path / "episode")), Console(file=said, width=400))
+    assert "policy.safetensors has no bonus: its file has the policy alone" in said.getvalue()
+    assert [path.name for path in written] == ["episode.mp4", "episode.csv"]
+    assert written[0].stat().st_size > 500
+    whole = watch(trained, WatchOptions(seed=3, out=str(tmp_path / "whole")), quiet())
+    for shown, known in zip(table(written[1]), table(whole[3]), strict=True):
+        assert shown["bonus"] == "" and (shown["return"], shown["place"]) == (known["return"], known["place"])
+    cv2.setNumThreads(1)
+    _, image = cv2.VideoCapture(str(written[0])).read()
+    x, y, width, height = CURVE
+    assert image.shape == (HEIGHT, WIDTH, 3)
+    assert np.ptp(image[y : y + height, x : x + width].astype(int)) < 20, "no axes and no curve"
 
 
 def test_no_checkpoint_and_wrong_numbers_are_errors(tmp_path, trained):

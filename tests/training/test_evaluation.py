@@ -1,4 +1,4 @@
-"""rnd evaluate and the zoo: the same episodes as rnd watch, however many are played at once."""
+"""rnd evaluate: the same episodes as rnd watch, however many are played at once."""
 
 import json
 import subprocess
@@ -10,12 +10,10 @@ import pytest
 from rich.console import Console
 
 from rnd import run
-from rnd.checkpoint import zoo
 from rnd.checkpoint.export import load_agent
 from rnd.config import BonusOptions
 from rnd.config.components import resolve
 from rnd.config.presets import preset, small
-from rnd.foundation.errors import UserError
 from rnd.foundation.statistics import bootstrap_interval, difference_interval, interquartile_mean, mean_interval
 from rnd.models.policy.mlp import WidthOptions
 from rnd.report.play import episode
@@ -120,28 +118,3 @@ def test_the_command_scores_compares_and_writes(cartpole, tmp_path):
     assert data["against"]["probability_of_improvement"] == 0.5
     assert f"mean return {data['mean_return']:,.1f}" in text
     assert "difference 0.0" in text
-
-
-def test_a_card_is_listed_and_played(cartpole, tmp_path, monkeypatch):
-    evaluated = evaluate(load_agent(cartpole), 4)
-    (cartpole / "evaluation.json").write_text(json.dumps(evaluated.to_dict()))
-    folder = zoo.write_card(cartpole, tmp_path / "results" / "pole")
-    page = (folder / "README.md").read_text()
-    head = page.split("---")[1]
-    assert f"value: {evaluated.mean_return:.2f} +/- {np.std(evaluated.returns):.2f}" in head
-    assert "CartPole-v1" in head
-    assert {path.name for path in folder.iterdir()} >= {"agent.safetensors.xz", "metrics.csv", "evaluation.json"}
-    monkeypatch.chdir(tmp_path)
-    assert zoo.names() == ["pole"]
-    assert zoo.locate("zoo:pole").is_file()
-    with pytest.raises(UserError, match="no agent 'pool'; nearest: pole"):
-        zoo.locate("zoo:pool")
-    code, text = rnd("zoo", cwd=tmp_path)
-    assert code == 0 and "pole" in text and f"{evaluated.mean_return:,.1f}" in text
-    long = "an-agent-whose-name-fills-most-of-a-narrow-terminal-and-is-not-cut"
-    folder.rename(folder.parent / long)
-    assert f"{long}  " in rnd("zoo", cwd=tmp_path)[1]
-    (folder.parent / long).rename(folder)
-    code, text = rnd("evaluate", "zoo:pole", "--episodes", 2, cwd=tmp_path)
-    assert code == 0, text
-    assert (tmp_path / "runs" / "evaluate" / "pole.json").exists()

@@ -1,7 +1,8 @@
 """Sharing: an agent in one small file, and a whole checkpoint in parts of a limited size.
 
-An agent file is safetensors: the policy, the bonus (predictor, target, normaliser) and the intrinsic scale, with a JSON
-card in its header that describes it. Loading one runs no code from it. A name that ends in .xz is compressed.
+An agent file is safetensors: the policy, and unless they were left out the bonus (predictor, target, normaliser) and
+the intrinsic scale, with a JSON card in its header that describes it. Loading one runs no code from it. A name that
+ends in .xz is compressed.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from rnd.checkpoint import checkpoint, trust
 from rnd.checkpoint.checkpoint import Checkpoint, largest
 from rnd.checkpoint.metadata import check_types, shape_mismatch, spec_from_dict
 from rnd.checkpoint.packing import decompress
+from rnd.checkpoint.zoo import NO_BONUS
 from rnd.config import Config
 from rnd.config.components import resolve
 from rnd.data.normalize import ReturnScaler
@@ -48,7 +50,8 @@ class SavedAgent(NamedTuple):
 
     config: Config
     policy: Policy
-    bonus: BonusModule
+    bonus: BonusModule | None
+    """None where it was left out of the file."""
     card: dict[str, Any]
     """iteration, frames, score, row (the last metrics), config, spec, versions."""
 
@@ -72,12 +75,15 @@ def load_agent(path: str | Path, device: str | torch.device = "cpu", trusted: bo
         for key, tensor in tensors.items():
             part, _, name = key.partition("/")
             states.setdefault(part, {})[name] = tensor
-        if problem := shape_mismatch(config, spec, states):
+        parts = ("policy",) if card.get(NO_BONUS) is True else ("policy", "bonus")
+        if problem := shape_mismatch(config, spec, states, parts):
             raise UserError(f"{path} {problem}")
-        policy, bonus = make_policy(config, spec), make_bonus(config, spec)
+        policy, bonus = make_policy(config, spec), make_bonus(config, spec) if "bonus" in parts else None
         policy.load_state_dict(states["policy"])
-        bonus.load_state_dict(states["bonus"])
-        return SavedAgent(config, policy.to(device).eval(), bonus.to(device).eval(), card)
+        if bonus is not None:
+            bonus.load_state_dict(states["bonus"])
+            bonus.to(device).eval()
+        return SavedAgent(config, policy.to(device).eval(), bonus, card)
 
 
 def find_checkpoint(path: Path) -> Checkpoint:
@@ -107,10 +113,13 @@ def from_checkpoint(saved: Checkpoint) -> tuple[dict[str, Any], dict[str, Tensor
 # --- the small file ----------------------------------------------------------------------------------
 
 
-def export_agent(run: Path, out: Path | None = None, half: bool = False) -> Path:
+def export_agent(run: Path, out: Path | None = None, half: bool = False, bonus: bool = True) -> Path:
     """Write the agent of a run (or of a file) to NAME.safetensors, and its card beside it; `half` stores weights in 16
-    bits."""
+    bits, without `bonus` the policy alone is stored."""
     card, tensors = read_agent(run) if run.is_file() else from_checkpoint(find_checkpoint(run))
+    if not bonus and any(key.startswith("bonus/") for key in tensors):  # the bonus `none` has nothing to leave out
+        tensors = {key: tensor for key, tensor in tensors.items() if key.startswith("policy/")}
+        card = card | {NO_BONUS: True}
     if half:
         tensors = {k: v.half() if v.dtype == torch.float32 else v for k, v in tensors.items()}
     out = out or run / "export" / f"{run.resolve().name}.safetensors"

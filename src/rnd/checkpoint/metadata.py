@@ -99,7 +99,7 @@ def shape_mismatch(
     with torch.device("meta"):
         if "policy" in parts and POLICIES.imported(config.policy):
             made["policy"] = make_policy(config, spec)
-        if BONUSES.imported(config.bonus):
+        if "bonus" in parts and BONUSES.imported(config.bonus):
             made["bonus"] = make_bonus(config, spec)
     for part, module in made.items():
         saved, wanted = state.get(part, {}), module.state_dict()

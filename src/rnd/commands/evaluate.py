@@ -43,6 +43,8 @@ class Options:
     """File of the results (JSON); default: RUN/evaluation.json, or runs/evaluate/NAME.json for a file or checkpoint."""
     trust: bool = False
     """Run the code that the agent names (module:attribute) without a question."""
+    zoo: str | None = None
+    """Folder or http(s) address of zoo:NAME; default $RND_ZOO, or results/ here or in the checkout."""
 
 
 def main(arguments: list[str]) -> None:
@@ -60,10 +62,10 @@ def main(arguments: list[str]) -> None:
     from rnd.report.watch import watch
     from rnd.training.evaluation import difference
 
-    console, path = Console(), locate(target)
+    console, path = Console(), locate(target, options.zoo)
     device = resolve_device(Config(device=options.device))
     agent = load_agent(path, device, options.trust)
-    other = load_agent(locate(options.against), device, options.trust) if options.against else None
+    other = load_agent(locate(options.against, options.zoo), device, options.trust) if options.against else None
     out = Path(options.out) if options.out else default_out(path)
     result = play(agent, options, console)
     data = result.to_dict()

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from rnd.cli import parse, positional
 from rnd.foundation.console import printable
 from rnd.foundation.errors import UserError
 
 DESCRIPTION = (
-    "Share a run. Without flags: the agent alone (policy, predictor, target, normaliser) in one .safetensors file with "
-    "a card beside it, which `rnd watch FILE` plays. With --checkpoint or --max-part: all that `rnd resume` needs, in "
-    "parts, which `rnd import` joins."
+    "Share a run. Without flags: the agent (policy, and of the bonus predictor, target and normaliser) in one "
+    ".safetensors file with a card beside it, which `rnd watch FILE` plays. With --checkpoint or --max-part: all that "
+    "`rnd resume` needs, in parts, which `rnd import` joins."
 )
 
 
@@ -27,8 +28,12 @@ class Options:
     """Export the whole checkpoint instead of the agent."""
     half: bool = False
     """Store the agent's weights in 16 bits: half the size, the same play but for rare ties."""
+    bonus: Literal["yes", "no"] | None = None
+    """Whether the agent's file has the bonus beside the policy; default yes, with --card no. Without it a file of the
+    paper's agent has a quarter of the size, plays the same, and shows no bonus."""
     card: bool = False
-    """Write a folder for the zoo: agent in 16 bits, card, tables, evaluation and video, where they were made."""
+    """Write a folder for the zoo: agent in 16 bits, card, evaluation and video, where they were made, and tables of at
+    most 1,000 rows."""
     max_part: str | None = None
     """Largest size of a file, for example 15MB; means --checkpoint."""
 
@@ -41,6 +46,7 @@ def main(arguments: list[str]) -> None:
         raise UserError(f"{run} is not a run folder: it has no config.json")
 
     from rnd.checkpoint import zoo
+    from rnd.checkpoint.card import write_card
     from rnd.checkpoint.export import export_agent
     from rnd.checkpoint.parts import export_parts, parse_size
 
@@ -48,14 +54,19 @@ def main(arguments: list[str]) -> None:
         raise UserError(
             "--half is for the agent alone: a checkpoint in 16 bits could not continue exactly; leave it out"
         )
+    if options.bonus and (options.checkpoint or options.max_part):
+        raise UserError("--bonus is for the agent alone: a checkpoint without it could not continue; leave it out")
     if options.card:
         if options.checkpoint or options.max_part:
             raise UserError("--card is for an agent, not for a checkpoint: leave out --checkpoint and --max-part")
-        done = f"card in {zoo.write_card(run, out or zoo.folder() / run.resolve().name)}"
+        if out is None:
+            where = zoo.source()
+            out = (where if isinstance(where, Path) else Path("results")) / run.resolve().name
+        done = f"card in {write_card(run, out, options.bonus == 'yes')}"
     elif options.checkpoint or options.max_part:
         size = parse_size(options.max_part) if options.max_part else None
         written = export_parts(run, out or run / "export" / "parts", size)
         done = f"{len(written)} files in {written[0].parent}; to join them: rnd import {written[0].parent}"
     else:
-        done = f"agent in {export_agent(run, out, options.half)}"
+        done = f"agent in {export_agent(run, out, options.half, options.bonus != 'no')}"
     print(printable(done))

@@ -23,5 +23,5 @@ def main(arguments: list[str]) -> None:
     from rnd.report.watch import watch
 
     console = Console()
-    for written in watch(locate(target), options, console):
+    for written in watch(locate(target, options.zoo), options, console):
         say(console, f"  {written}")

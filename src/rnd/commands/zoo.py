@@ -1,4 +1,4 @@
-"""rnd zoo: the trained agents that are here."""
+"""rnd zoo: the trained agents that there are, and where."""
 
 from __future__ import annotations
 
@@ -7,43 +7,53 @@ from dataclasses import dataclass
 from rnd.cli import parse
 
 DESCRIPTION = (
-    "List the trained agents in results/ (or in the folder that RND_ZOO names), with their scores. "
+    "List the trained agents with their scores: those of the index that comes with rnd, and those of the zoo's folder. "
     "rnd watch zoo:NAME and rnd evaluate zoo:NAME play one; rnd export RUN --card --out results/NAME adds one."
 )
 
 
 @dataclass(frozen=True)
 class Options:
-    """`rnd zoo` has no flags."""
+    """Flags of `rnd zoo`."""
+
+    zoo: str | None = None
+    """Folder or http(s) address of the agents; default $RND_ZOO, or results/ here or in the checkout."""
 
 
 def main(arguments: list[str]) -> None:
-    parse(Options, arguments, prog="rnd zoo", description=DESCRIPTION)
+    options = parse(Options, arguments, prog="rnd zoo", description=DESCRIPTION)
 
     from rich.console import Console
 
     from rnd.checkpoint import zoo
     from rnd.foundation.console import say
 
-    console = Console()
-    rows = [("name", "mean return", "95%", "frames", "bonus, policy", "environment")]
-    for name, agent, evaluation in zoo.entries():
-        low, high = evaluation.get("mean_return_interval_95", (None, None))
+    console, where = Console(), zoo.source(options.zoo)
+    agents = [*zoo.listed(where)]
+    rows = [("name", "mean return", "95%", "frames", "size", "bonus, policy", "environment", "where")]
+    for name, entry, place in agents:
+        if entry is None:
+            continue
+        low, high = entry.interval_95 or (0.0, 0.0)
         rows.append(
             (
                 name,
-                f"{evaluation['mean_return']:,.1f}" if evaluation else "not evaluated",
-                f"{low:,.1f} to {high:,.1f}" if evaluation else "",
-                f"{agent.card['frames']:,}",
-                f"{agent.config.bonus}, {agent.config.policy}",
-                agent.config.env.id,
+                "not evaluated" if entry.score is None else f"{entry.score:,.1f}",
+                f"{low:,.1f} to {high:,.1f}" if entry.interval_95 else "",
+                f"{entry.frames:,}",
+                f"{entry.size / 1e6:.1f} MB",
+                f"{entry.bonus}, {entry.policy}" + ("" if entry.has_bonus else " (policy alone)"),
+                entry.game,
+                place,
             )
         )
-    if len(rows) == 1:
-        say(console, f"{zoo.folder()} has no agents; rnd export RUN --card --out {zoo.folder()}/NAME adds one")
-        return
     # Plain lines, whatever the width of the terminal: a name that is cut cannot be typed.
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
-        cells = [f"{cell:{'>' if at in (1, 2, 3) else '<'}{widths[at]}}" for at, cell in enumerate(row)]
+        cells = [f"{cell:{'>' if at in (1, 2, 3, 4) else '<'}{widths[at]}}" for at, cell in enumerate(row)]
         say(console, "  ".join(cells).rstrip())
+    for name, entry, problem in agents:
+        if entry is None:
+            say(console, f"{name} is not listed: {problem}")
+    if any(place == "not here" for _, _, place in agents):
+        say(console, f"to play those that are not here, {zoo.advice()}")

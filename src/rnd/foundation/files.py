@@ -102,6 +102,11 @@ def check_replaceable(path: Path) -> None:
         raise OSError(errno.EINVAL, f"it is {kind_of(mode)} and is not replaced", str(path))
 
 
+def cache_folder(name: str) -> Path:
+    """Where files are kept that can be made or downloaded again; it may not exist yet."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "rnd" / name
+
+
 def name_aside(path: Path) -> Path:
     """A name that nothing has, for a file that is kept: NAME.damaged-1, NAME.damaged-2 ..."""
     number = 1

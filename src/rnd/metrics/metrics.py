@@ -153,24 +153,32 @@ def _text(value: float | int | None) -> str:
     return str(value) if isinstance(value, int) else repr(float(value))
 
 
-def read_csv(path: Path) -> dict[str, array[float]]:
-    """Columns of a metrics file; empty cells are NaN. A half-written last line is left out, and rows that are too short
-    or too long. Raises OSError or ValueError for what is not such a file."""
-    if not path.exists():
-        return {}
+def csv_rows(path: Path) -> Iterator[list[str]]:
+    """The header of a metrics file and its rows. A half-written last line is left out, and rows that are too short or
+    too long. Raises OSError or ValueError for what is not such a file."""
     with open_regular(path, "r", newline="") as file:
         try:
             rows = csv.reader(_lines(file))
-            header = next(rows, [])
-            cells, read = array("d"), 0
+            header, read = next(rows, []), 0
+            yield header
             for row in rows:
                 if len(row) == len(header):
-                    cells.extend([float(cell or "nan") for cell in row])
+                    yield row
                 read += max(16, len(row))
                 if read > MAX_CELLS:
                     raise ValueError(f"it has more than {MAX_CELLS:,} cells")
         except csv.Error as error:
             raise ValueError(str(error)) from error
+
+
+def read_csv(path: Path) -> dict[str, array[float]]:
+    """Columns of a metrics file; empty cells are NaN. Raises as `csv_rows`."""
+    if not path.exists():
+        return {}
+    rows, cells = csv_rows(path), array("d")
+    header = next(rows)
+    for row in rows:
+        cells.extend([float(cell or "nan") for cell in row])
     return {COLUMNS_OF_0_1.get(name, name): cells[i :: len(header)] for i, name in enumerate(header)}
 
 

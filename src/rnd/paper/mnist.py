@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import hashlib
-import os
 import urllib.request
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -16,7 +15,7 @@ from rich.progress import Progress
 
 from rnd.foundation.console import say
 from rnd.foundation.errors import UserError, install
-from rnd.foundation.files import read_file, write_atomically
+from rnd.foundation.files import cache_folder, read_file, write_atomically
 
 FILES = {
     "train-images-idx3-ubyte.gz": "440fcabf73cc546fa21475e81ea370265605f56be210a4024d2ca8f203523609",
@@ -47,8 +46,7 @@ def load(folder: Path | None, console: Console, mirrors: Iterable[str] = MIRRORS
     """The digits of `folder`; if None, of the cache or a mirror; without a network, scikit-learn's digits."""
     if folder is not None:
         return read_folder(folder)
-    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    cache = cache or Path(home) / "rnd" / "mnist"
+    cache = cache or cache_folder("mnist")
     try:
         download(cache, console, mirrors)
     except OSError as error:

@@ -26,3 +26,5 @@ class WatchOptions:
     """Where to write, without file ending; default: RUN/watch/episode, or runs/watch/NAME for a file or checkpoint."""
     trust: bool = False
     """Run the code that the agent names (module:attribute) without a question."""
+    zoo: str | None = None
+    """Folder or http(s) address of zoo:NAME; default $RND_ZOO, or results/ here or in the checkout."""

@@ -38,7 +38,8 @@ class PlayedStep:
 
     step: int
     bonus: float | None
-    """None at an episode's end where the environment does not give its last observation (Atari, DeepSea)."""
+    """None at an episode's end where the environment does not give its last observation (Atari, DeepSea), and for an
+    agent whose bonus was left out of its file."""
     reward: float
     score: float
     """The return so far, unclipped."""
@@ -97,6 +98,8 @@ def play(agent: SavedAgent, seed: int, number: int, *, screens: bool) -> Iterato
 
 def _bonus(agent: SavedAgent, transitions: Transitions, ended: VectorEnv | None) -> float | None:
     """The bonus of a step. Where an episode has ended its next observation is `final_obs`, if there is one."""
+    if agent.bonus is None:
+        return None
     if ended is not None:
         if "final_obs" not in ended.buffers.arrays:
             return None

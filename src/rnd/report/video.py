@@ -30,7 +30,9 @@ class Overlay:
         from PIL import ImageFont
 
         self.bonus, self.spikes, self.rooms = bonus, spikes, rooms
-        self.top = max(float(np.nanmax(bonus)), 1e-12) * 1.08
+        known = bonus[np.isfinite(bonus)]
+        self.drawn = len(known) > 0  # not where the agent has no bonus
+        self.top = max(float(known.max(initial=0.0)), 1e-12) * 1.08
         font = font_manager.findfont("DejaVu Sans")  # it is part of matplotlib
         self.small, self.large = ImageFont.truetype(font, 13), ImageFont.truetype(font, 17)
         self._dim, self._bright = self._plot(title, DIM), self._plot(title, ACCENT)
@@ -52,12 +54,13 @@ class Overlay:
         image = Image.fromarray(canvas)
         pen = ImageDraw.Draw(image)
         x, y, width, height = CURVE
-        pen.line([(now, y), (now, y + height)], fill=INK, width=1)
         room = f"   room {step.room % 256}" if self.rooms and step.room >= 0 else ""
         lives = f"   lives {step.lives}" if step.lives else ""
         pen.text((x, 58), f"step {step.step:,}   return {step.score:g}{room}{lives}", fill=INK, font=self.small)
-        bonus = "–" if step.bonus is None else f"{step.bonus:.4g}"
-        pen.text((x + width, 58), f"bonus {bonus}", fill=ACCENT, font=self.small, anchor="ra")
+        if self.drawn:
+            pen.line([(now, y), (now, y + height)], fill=INK, width=1)
+            bonus = "–" if step.bonus is None else f"{step.bonus:.4g}"
+            pen.text((x + width, 58), f"bonus {bonus}", fill=ACCENT, font=self.small, anchor="ra")
         pen.text((x, y + height + 38), recent, fill=SPIKE, font=self.small)
         return np.asarray(image)
 
@@ -68,6 +71,8 @@ class Overlay:
         pen = ImageDraw.Draw(image)
         x, y, width, height = CURVE
         pen.text((16, 14), title, fill=INK, font=self.large)
+        if not self.drawn:
+            return np.asarray(image).copy()
         for share in (0.0, 0.5, 1.0):
             level = y + (height - 1) * (1 - share / 1.08)
             pen.line([(x, level), (x + width, level)], fill=(44, 50, 62))

@@ -15,30 +15,41 @@ from rich.console import Console
 from rnd.checkpoint.export import SavedAgent, agent_name, load_agent
 from rnd.config import Config
 from rnd.config.ranges import check_ranges
+from rnd.foundation.console import say
 from rnd.foundation.errors import RunError
-from rnd.foundation.files import make_folder, replacing_by_name
+from rnd.foundation.files import make_folder, replacing_by_name, write_atomically
 from rnd.metrics.progress import Phase
 from rnd.report.options import WatchOptions
 from rnd.report.play import PlayedEpisode, episode, play
 from rnd.report.runs import game_of
 from rnd.report.spikes import find_spikes
-from rnd.report.strip import draw_strip, events_near
+from rnd.report.strip import draw_strip, events_near, table
 from rnd.report.video import Mp4, Overlay
 
 
 def watch(path: Path, options: WatchOptions, console: Console, note: str = "") -> list[Path]:
-    """Play the agent at `path`, write .mp4, .png (with `note` under it), .svg and .csv, and return their paths."""
+    """Play the agent at `path`, write .mp4, .png (with `note` under it), .svg and .csv, and return their paths. For
+    an agent whose bonus was left out of its file there is no curve to draw: .mp4 and .csv alone."""
     check_ranges(options)
     stem = Path(options.out) if options.out else default_stem(path)
     video = stem.with_name(stem.name + ".mp4")
     agent = load_agent(path, "cpu", options.trust)
     make_folder(stem.parent, path)
+    rooms = agent.config.env.id.startswith("ALE/")
+    if agent.bonus is None:
+        say(console, f"{path} has no bonus: its file has the policy alone; the game is shown without it")
+        best = best_episode(agent, options, console)
+        overlay = Overlay(f"{game_of(agent.config)}: an episode, return {best.score:g}", best.bonus, [], rooms=rooms)
+        write_video(agent, best, overlay, video, options, console)
+        steps = stem.with_name(stem.name + ".csv")
+        write_atomically(steps, table(best, []))
+        return [video, steps]
     best = best_episode(agent, options, console)
     if not np.isfinite(best.bonus).any():
         raise RunError("the episode ended with its first step: there is no bonus to show; play more with --episodes")
     spikes = find_spikes(best.bonus, options.spikes)
     title = f"{game_of(agent.config)}: {agent.config.bonus} bonus over an episode, return {best.score:g}"
-    overlay = Overlay(title, best.bonus, spikes, rooms=agent.config.env.id.startswith("ALE/"))
+    overlay = Overlay(title, best.bonus, spikes, rooms=rooms)
     frames = write_video(agent, best, overlay, video, options, console)
     return [video, *draw_strip(best, spikes, frames, stem, title, note)]
 

@@ -1,15 +1,21 @@
 """rnd train: configs as files, and several seeds."""
 
+import io
 import json
+import shutil
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from rnd import cli
 from rnd.commands.train import seeds_of
 from rnd.config import Config
 from rnd.config.presets import small
 from rnd.foundation.errors import UserError
+from rnd.jobs.planned import PlannedRun
+from rnd.jobs.seeds import table
 
 SMALL = [
     "--frames",
@@ -64,16 +70,87 @@ def test_lists_of_seeds():
         cli.dispatch(["train", "CartPole-v1", "--jobs", "2"])
 
 
-def test_several_seeds_are_trained_and_continued(tmp_path, capsys, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    command = ["train", "CartPole-v1", "--seeds", "1,3", "--jobs", "2", "--threads", "1", *SMALL]
-    cli.dispatch(command)
-    paths = [tmp_path / "runs" / f"cartpole-v1-rnd-mlp-s{seed}" for seed in (1, 3)]
-    seeds = [json.loads((path / "config.json").read_text())["seed"] for path in paths]
-    assert seeds == [1, 3]
-    rows = [(path / "metrics.csv").read_bytes() for path in paths]
-    assert rows[0] != rows[1]
-    assert "rnd report runs/cartpole-v1-rnd-mlp-s1 runs/cartpole-v1-rnd-mlp-s3" in capsys.readouterr().out
-    cli.dispatch(command)
-    assert [(path / "metrics.csv").read_bytes() for path in paths] == rows
-    assert "finished" not in capsys.readouterr().out
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory) -> Path:
+    """A folder in which two seeds of a run, whose name has a dot, have been trained."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(tmp_path_factory.mktemp("seeds"))
+        cli.dispatch(SEEDS)
+        return Path.cwd()
+
+
+@pytest.fixture
+def two_seeds(trained, tmp_path) -> Path:
+    """A copy of it."""
+    return Path(shutil.copytree(trained, tmp_path / "copy"))
+
+
+SEEDS = ["train", "CartPole-v1", "--seeds", "1,3", "--jobs", "2", "--threads", "1", "--name", "v0.1", *SMALL]
+
+
+def run_rows(folder: Path, seed: int) -> list[str]:
+    return (folder / "runs" / f"v0.1-s{seed}" / "metrics.csv").read_text().splitlines()[1:]
+
+
+def test_several_seeds_are_trained_compared_and_continued(two_seeds, capsys, monkeypatch):
+    monkeypatch.chdir(two_seeds)
+    configs = [json.loads(Path(f"runs/v0.1-s{seed}/config.json").read_text()) for seed in (1, 3)]
+    assert [config["seed"] for config in configs] == [1, 3]
+    rows = [run_rows(two_seeds, seed) for seed in (1, 3)]
+    assert rows[0] != rows[1] and len(rows[0]) == len(rows[1]) == 2
+    capsys.readouterr()
+    cli.dispatch(SEEDS)
+    assert [run_rows(two_seeds, seed) for seed in (1, 3)] == rows
+    said = capsys.readouterr().out
+    assert "rnd report runs/v0.1-s1 runs/v0.1-s3" in said and "finished" not in said
+    lines = [line.split() for line in said.splitlines()]
+    assert lines[0] == ["seed", "frames", "return", "(last", "100)"]
+    assert [line[:2] for line in lines[1:3]] == [["1", "512"], ["3", "512"]]
+    assert lines[3][0] == "mean" and "(95%:" in lines[3]
+
+    cli.dispatch([*SEEDS, "--frames", "1024", "--checkpoint.keep-last", "3"])  # finished ones get longer
+    assert [run_rows(two_seeds, seed)[:2] for seed in (1, 3)] == rows
+    assert [len(run_rows(two_seeds, seed)) for seed in (1, 3)] == [4, 4]
+    config = json.loads(Path("runs/v0.1-s1/config.json").read_text())
+    assert config["frames"] == 1024 and config["checkpoint"]["keep_last"] == 3
+    with pytest.raises(UserError, match=r"1,024 frames done instead of 512; choose another --name"):
+        cli.dispatch(SEEDS)
+
+
+def test_several_seeds_with_other_flags_are_refused(two_seeds, monkeypatch):
+    monkeypatch.chdir(two_seeds)
+    other = ["train", "Acrobot-v1", *SEEDS[2:], "--lr", "0.05", "--bonus", "count"]
+    with pytest.raises(UserError) as refused:
+        cli.dispatch(other)
+    said = str(refused.value)
+    for text in ("runs/v0.1-s1", "env.id CartPole-v1 instead of Acrobot-v1", "bonus rnd instead of count", "lr 0.001"):
+        assert text in said, said
+    with pytest.raises(UserError, match=r"--seeds 1,3 names all seeds; leave out --seed 4"):
+        cli.dispatch([*SEEDS, "--seed", "4"])
+    with pytest.raises(UserError, match="no run name"):
+        cli.dispatch(["train", "CartPole-v1", "--seeds", "1", "--name", "../x", *SMALL])
+    assert [len(run_rows(two_seeds, seed)) for seed in (1, 3)] == [2, 2]
+
+
+def test_a_folder_of_another_seed_is_refused(tmp_path):
+    planned = PlannedRun("x", replace(small("CartPole-v1"), seed=2, out=str(tmp_path), name="x"))
+    (tmp_path / "x").mkdir()
+    (tmp_path / "x" / "config.json").write_text(json.dumps(replace(planned.config, seed=1).to_dict()))
+    with pytest.raises(UserError, match="seed 1 instead of 2"):
+        planned.check_folder()
+
+
+def test_the_table_of_seeds(tmp_path):
+    config = replace(small("MiniGrid-Empty-5x5-v0", "choices"), out=str(tmp_path), frames=2048, name="x")
+    runs = [PlannedRun("x", replace(config, seed=seed, name=f"x-s{seed}")) for seed in (1, 2, 3)]
+    for planned, end in zip(runs, ("1,2048,0.5,0.25", "1,2048,0.75,0.75", ""), strict=True):
+        planned.path.mkdir()
+        (planned.path / "config.json").write_text(json.dumps(planned.config.to_dict()))
+        (planned.path / "metrics.csv").write_text(f"iteration,frames,return_mean,success\n{end}\n")
+    console = Console(file=io.StringIO(), width=120)
+    console.print(table([(planned, planned.read()) for planned in runs]))
+    lines = [" ".join(line.split()) for line in console.file.getvalue().splitlines()]
+    assert lines[0] == "seed frames return (last 100) success (last 100)"
+    assert lines[1:3] == ["1 2,048 0.500 25%", "2 2,048 0.750 75%"]
+    assert lines[3] == "3 0 of 2,048"
+    assert lines[4] == "mean 0.625 (95%: 0.500 to 0.750) 50% (95%: 25% to 75%)"

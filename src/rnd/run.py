@@ -59,16 +59,23 @@ def start(config: Config, console: Console) -> RunFolder:
     return folder
 
 
-def resume(path: Path, console: Console, frames: int | None = None, trusted: bool = False) -> RunFolder:
+def resume(
+    path: Path,
+    console: Console,
+    frames: int | None = None,
+    trusted: bool = False,
+    given: Config | None = None,
+) -> RunFolder:
     """Continue a run, exactly as if it had not been stopped; `frames` makes it longer (or shorter).
 
     With another number of ranks the environments are divided among those. Only rank 0 reads the checkpoint. `trusted`:
-    code that the run names may be imported; see `rnd.checkpoint.trust`.
+    code that the run names may be imported; see `rnd.checkpoint.trust`. `given`: a config of the same experiment, with
+    the frames, device and writers to continue with; default: that of the folder.
     """
     with process_group() as ranks, Interrupts() as stop:
         folder, console = ranks.on_rank0(lambda: RunFolder.open(path)), console_of(ranks, console)
         with locked(folder, ranks):
-            config = resumed_config(folder, ranks, frames, trusted)
+            config = resumed_config(folder, ranks, frames, trusted, given)
             ranks, saved = ranks.on(config.device), SavedRun(folder)
             metadata = ranks.on_rank0(lambda: saved.read(console))
             if metadata and metadata["iteration"] >= config.iterations:
@@ -93,9 +100,12 @@ def resume(path: Path, console: Console, frames: int | None = None, trusted: boo
     return folder
 
 
-def resumed_config(folder: RunFolder, ranks: Ranks, frames: int | None, trusted: bool) -> Config:
+def resumed_config(
+    folder: RunFolder, ranks: Ranks, frames: int | None, trusted: bool, given: Config | None = None
+) -> Config:
     """This rank's config of a run that continues, checked."""
     config = ranks.on_rank0(lambda: trusted_config(folder, trusted))
+    config = given or config
     with read_errors(folder.path / "config.json", "a config"):
         config.validate()
         config = resolve(ranks.config_of_resumed_run(config))

@@ -15,8 +15,8 @@ from rich.console import Console
 from rnd.config import BonusOptions
 from rnd.config.presets import preset, small
 from rnd.jobs.local import LocalJobs
-from rnd.jobs.planned import State
-from rnd.jobs.scheduler import frames_done, limit_threads
+from rnd.jobs.planned import PlannedRun, State
+from rnd.jobs.scheduler import frames_done, job_files, limit_threads
 from rnd.models.policy.mlp import WidthOptions
 from rnd.paper.experiments import Arm, Experiment
 from rnd.paper.plan import Scale, planned_runs
@@ -156,6 +156,12 @@ def test_interrupted_and_repeated_the_command_completes(tmp_path, how):
     output, _ = third.communicate(timeout=300)
     assert third.returncode == 0 and "1 run, 1 finished" in output and (out / "tiny.png").exists()
     assert metrics.stat().st_mtime_ns == before
+
+
+def test_every_run_has_its_own_config_and_log(tmp_path):
+    config = replace(small("CartPole-v1"), out=str(tmp_path))
+    runs = [PlannedRun("v0.1", replace(config, name=f"v0.1-s{seed}")) for seed in (1, 2)]
+    assert len({path for run in runs for path in job_files(run)}) == 4
 
 
 def test_runs_share_the_cores():

@@ -6,7 +6,7 @@ import dataclasses
 import re
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rnd.api import starting_config
 from rnd.cli import parse, positional, value_of
@@ -14,10 +14,7 @@ from rnd.config import Config
 from rnd.config.components import resolve
 from rnd.config.presets import ATARI_GAMES, DEFAULT_JOB
 from rnd.config.ranges import PositiveInt
-from rnd.foundation.errors import RunError, UserError
-
-if TYPE_CHECKING:
-    from rich.console import Console
+from rnd.foundation.errors import UserError
 
 DESCRIPTION = (
     f"Train an agent. GAME: {', '.join(ATARI_GAMES)}, any ALE/...-v5 or Gymnasium id, or a factory module:function; "
@@ -35,7 +32,8 @@ class Flags(Config):
     trust: bool = False
     """With --config: run the code that it names (module:attribute), though you have not trained with it."""
     seeds: str | None = None
-    """Several runs that differ in their seed: 1-5, or 1,2,7. A repeated command continues those that were stopped."""
+    """Several runs that differ in their seed: 1-5, or 1,2,7. A repeated command continues those that were stopped, and
+    with more --frames those that are finished."""
     jobs: PositiveInt = 1
     """With --seeds: runs at the same time, each in a process with its share of the cores."""
 
@@ -63,6 +61,8 @@ def main(arguments: list[str]) -> None:
     config.validate()
     if flags.jobs > 1 and flags.seeds is None:
         raise UserError(f"--jobs {flags.jobs} is for several seeds; add --seeds 1-5")
+    if flags.seeds is not None and value_of("seed", arguments) is not None:
+        raise UserError(f"--seeds {flags.seeds} names all seeds; leave out --seed {flags.seed}")
 
     from rich.console import Console
 
@@ -71,6 +71,8 @@ def main(arguments: list[str]) -> None:
     if flags.seeds is None:
         run.start(config, Console())
     else:
+        from rnd.jobs.seeds import train_seeds
+
         train_seeds(config, seeds_of(flags.seeds), flags.jobs, Console())
 
 
@@ -104,21 +106,3 @@ def seeds_of(text: str) -> list[int]:
     if len(found) != len({*found}):
         raise UserError(f"--seeds {text!r:.40} names a seed twice")
     return found
-
-
-def train_seeds(config: Config, seeds: list[int], jobs: int, console: Console) -> None:
-    """One run per seed, in processes of their own."""
-    from rnd.foundation.console import say
-    from rnd.jobs.local import LocalJobs
-    from rnd.jobs.planned import PlannedRun, State
-
-    name = config.name or replace(config, seed=0).run_name.removesuffix("-s0")
-    runs = [PlannedRun(name, replace(config, seed=seed, name=f"{name}-s{seed}")) for seed in seeds]
-    todo = [run for run in runs if run.state() is not State.FINISHED]
-    failed = 0
-    for outcome in LocalJobs(jobs, console).run(todo) if todo else ():
-        failed += outcome.problem is not None
-        say(console, f"{outcome.planned.path}: {outcome.problem or 'finished'}")
-    say(console, f"to compare them: rnd report {' '.join(str(run.path) for run in runs)}")
-    if failed:
-        raise RunError(f"{failed} of {len(todo)} runs did not finish; repeat the same command to continue")

@@ -7,7 +7,11 @@ from enum import StrEnum
 from pathlib import Path
 
 from rnd.config import Config
-from rnd.report.runs import Run, read_run
+from rnd.foundation.errors import UserError
+from rnd.report.runs import Run, differences, read_run
+
+MAX_NAMED = 4
+"""Differences that an error names."""
 
 
 class State(StrEnum):
@@ -48,7 +52,27 @@ class PlannedRun:
         return read_run(self.path) if self.path.is_dir() else None
 
     def state(self) -> State:
+        """Finished: it has all the frames that are planned now, which may be more than when it began."""
         run = self.read()
         if run is None:
             return State.MISSING
-        return State.FINISHED if run.finished else State.PARTIAL
+        done = run.config is not None and run.last("iteration") >= self.config.iterations
+        return State.FINISHED if done else State.PARTIAL
+
+    def check_folder(self) -> None:
+        """Refuse a folder that holds another experiment. More frames, another device or other writers are honoured."""
+        run = self.read()
+        if run is None or run.config is None:
+            return
+        there, here = run.config.flat(), self.config.flat()
+        seed = ["seed"] if there["seed"] != here["seed"] else []
+        names = [*seed, *(name for name in differences([run.config, self.config]) if name != "frames")]
+        wrong = [f"{name} {there.get(name)} instead of {here.get(name)}" for name in names]
+        if run.last("iteration") > self.config.iterations:
+            wrong.append(f"{run.last('frames'):,.0f} frames done instead of {self.config.frames:,}")
+        if wrong:
+            more = f" and {len(wrong) - MAX_NAMED} more" if len(wrong) > MAX_NAMED else ""
+            raise UserError(
+                f"{self.path} is a run with other flags: {', '.join(wrong[:MAX_NAMED])}{more}; "
+                "choose another --name, or repeat its flags"
+            )

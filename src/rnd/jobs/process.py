@@ -46,7 +46,7 @@ def last_line(log: Path) -> str:
 
 
 def train(path: Path) -> None:
-    """Train the run whose config file is `path`, or resume it where its folder exists."""
+    """Train the run whose config file is `path`, or resume it with this config where its folder exists."""
     from rnd import run
 
     with read_errors(path, "a config"):
@@ -55,7 +55,7 @@ def train(path: Path) -> None:
     stop_with_the_parent()
     folder = Path(config.out) / config.run_name
     if folder.is_dir():
-        run.resume(folder, Console())
+        run.resume(folder, Console(), given=config)
     else:
         run.start(config, Console())
 

@@ -36,9 +36,9 @@ class Scheduler(Protocol):
 
 def job_files(planned: PlannedRun) -> tuple[Path, Path]:
     """Paths of the config and the log of a job."""
-    stem = Path(planned.config.out) / "jobs" / planned.config.run_name
-    stem.parent.mkdir(parents=True, exist_ok=True)
-    return stem.with_suffix(".json"), stem.with_suffix(".log")
+    folder, name = Path(planned.config.out) / "jobs", planned.config.run_name  # a name may have dots
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder / f"{name}.json", folder / f"{name}.log"
 
 
 def limit_threads(config: Config, cpus: int, on_gpu: bool) -> Config:

@@ -1,4 +1,4 @@
-"""Rows 20, 21, 24 and 41: Ctrl-C, other signals, and a second process in the same folder."""
+"""Rows 20, 21, 24, 41 and 47: Ctrl-C, other signals, and a second process in the same folder."""
 
 from __future__ import annotations
 
@@ -72,6 +72,21 @@ def stopped_and_resumed(number: signal.Signals, tmp_path: Path, workers: int) ->
     resume(path, done + 2)
     whole = start(small(iterations=done + 2, env={"workers": workers}), tmp_path, "whole")
     assert fingerprint(path) == fingerprint(whole)
+
+
+def test_a_signal_to_several_runs_saves_all(tmp_path):
+    """Row 47. The parent alone gets it."""
+    flags = [*FLAGS, *LONG, "--seeds", "1,2", "--jobs", "2"]
+    program = Rnd("train", "CartPole-v1", *flags, cwd=tmp_path)
+    paths = [tmp_path / "run-s1", tmp_path / "run-s2"]
+    for path in paths:
+        program.wait_for_rows(path, 1)
+    program.popen.send_signal(signal.SIGHUP)
+    code, said = program.finish()
+    assert code == 75 and "SIGHUP: finishing" in said and "repeat the same command to continue" in said, said
+    assert program.no_orphans()
+    for path in paths:
+        assert int(checkpoint.found(path / "checkpoints")[-1].name) == iterations(path)[-1]
 
 
 def test_nohup_is_respected(tmp_path):

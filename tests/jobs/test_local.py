@@ -14,6 +14,7 @@ from rich.console import Console
 
 from rnd.config import BonusOptions
 from rnd.config.presets import preset, small
+from rnd.foundation.errors import InterruptedRunError
 from rnd.jobs.local import LocalJobs
 from rnd.jobs.planned import PlannedRun, State
 from rnd.jobs.scheduler import frames_done, job_files, limit_threads
@@ -88,6 +89,35 @@ def test_a_failing_run_is_reported_and_the_others_continue(tmp_path):
     assert "exit code 2" in outcomes["none"] and "CartPole" in outcomes["none"]
 
 
+class SleepingJob:
+    """A job that runs until it is stopped."""
+
+    def __init__(self, planned, threads, alone):
+        self.planned, self.process = planned, subprocess.Popen(["sleep", "60"])
+        STARTED.append(self.process)
+
+    def ended(self):
+        return False
+
+    def close(self):
+        self.process.wait(10)
+
+
+STARTED: list[subprocess.Popen] = []
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGINT])
+def test_a_signal_stops_all_jobs(tmp_path, monkeypatch, number):
+    monkeypatch.setattr("rnd.jobs.local.Job", SleepingJob)
+    monkeypatch.setattr("rnd.jobs.local.POLL", 0.01)
+    STARTED.clear()
+    monkeypatch.setattr("rnd.jobs.local.Bars.show", lambda *_: os.kill(os.getpid(), number))
+    with pytest.raises(InterruptedRunError, match="repeat the same command") as stopped:
+        run_all(planned_runs(recipe(), Scale(), tmp_path))
+    assert stopped.value.code == (130 if number == signal.SIGINT else 75)
+    assert [process.returncode for process in STARTED] == [-signal.SIGTERM] * 2
+
+
 def wait_for(condition, seconds=300.0):
     end = time.monotonic() + seconds
     while time.monotonic() < end:
@@ -126,8 +156,8 @@ def alive(folder: Path) -> list[str]:
 
 @pytest.mark.skipif(not Path("/proc").is_dir(), reason="looks for processes in /proc")
 @pytest.mark.long
-@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
-def test_interrupted_and_repeated_the_command_completes(tmp_path, how):
+@pytest.mark.parametrize(("how", "code"), [(signal.SIGKILL, -9), (signal.SIGINT, 130), (signal.SIGTERM, 75)])
+def test_interrupted_and_repeated_the_command_completes(tmp_path, how, code):
     out = tmp_path / "out"
     (run,) = planned_runs(experiment(ROLLOUTS, 1, SLOW_ENV), Scale(), out)
     metrics = run.path / "metrics.csv"
@@ -136,6 +166,7 @@ def test_interrupted_and_repeated_the_command_completes(tmp_path, how):
     wait_for(lambda: frames_done(run) > 0)
     first.send_signal(how)
     first.communicate(timeout=300)
+    assert first.returncode == code
     wait_for(lambda: not alive(out))  # the job ends with its scheduler
     assert run.state() is State.PARTIAL
     assert not (out / "tiny.png").exists()

@@ -9,6 +9,7 @@ from types import FrameType
 from typing import Any
 
 from rnd.foundation.console import write_error
+from rnd.foundation.errors import InterruptedRunError
 
 INTERRUPTED = 130
 """Exit code after Ctrl-C: 128 + SIGINT, as shells count."""
@@ -43,6 +44,11 @@ class Interrupts:
         """Called once per iteration: request a stop where torchrun has ended."""
         if self._torchrun not in (None, os.getppid()):
             self._request("torchrun has ended", PREEMPTED)
+
+    def raise_if_requested(self, message: str) -> None:
+        """For a loop that has nothing to finish: leave it where a signal has arrived."""
+        if self.code is not None:
+            raise InterruptedRunError(message, self.code)
 
     def __exit__(self, *_: object) -> None:
         for number, handler in self._before.items():

@@ -10,13 +10,14 @@ from collections.abc import Iterator, Sequence
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
+from rnd.checkpoint.interrupt import Interrupts
 from rnd.envs.registry import cores, on_gpu
 from rnd.foundation.console import say
 from rnd.foundation.files import open_regular
 from rnd.foundation.text import count
 from rnd.jobs.planned import PlannedRun
 from rnd.jobs.process import last_line, start_process
-from rnd.jobs.scheduler import Outcome, frames_done, job_files, limit_threads
+from rnd.jobs.scheduler import STOPPED, Outcome, frames_done, job_files, limit_threads
 from rnd.metrics.progress import LINE_EVERY
 
 POLL = 0.5
@@ -69,12 +70,13 @@ class LocalJobs:
     def run(self, runs: Sequence[PlannedRun]) -> Iterator[Outcome]:
         waiting, running = list(runs), list[Job]()
         threads = max(1, cores() // self.jobs)
-        with Bars(self.console, runs) as bars:
+        with Interrupts() as stop, Bars(self.console, runs) as bars:
             try:
                 while waiting or running:
                     while waiting and len(running) < self.jobs:
                         running.append(Job(waiting.pop(0), threads, alone=self.jobs == 1))
                     time.sleep(POLL)
+                    stop.raise_if_requested(STOPPED)
                     bars.show([job.planned for job in running])
                     for job in [job for job in running if job.ended()]:
                         running.remove(job)

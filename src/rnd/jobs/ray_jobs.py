@@ -18,13 +18,14 @@ from typing import Any
 
 from rich.console import Console
 
+from rnd.checkpoint.interrupt import Interrupts
 from rnd.foundation.console import say
 from rnd.foundation.errors import RunError, UserError, install
 from rnd.foundation.files import open_regular, write_json
 from rnd.jobs.local import POLL, Bars
 from rnd.jobs.planned import PlannedRun
 from rnd.jobs.process import train
-from rnd.jobs.scheduler import Outcome, frames_done, job_files, limit_threads
+from rnd.jobs.scheduler import STOPPED, Outcome, frames_done, job_files, limit_threads
 
 MAX_RETRIES = 20
 """Times that a run may lose its worker. Machines are taken away often, but a run that kills its worker must end."""
@@ -62,19 +63,21 @@ class RayJobs:
     def wait(self, ray: Any, running: dict[Any, PlannedRun], bars: Bars) -> Iterator[Outcome]:
         """Yield each outcome when its task ends. Where this is interrupted, the tasks save a checkpoint and stop.
         `running` maps Ray's references of the tasks to their runs."""
-        try:
-            while running:
-                ready, _ = ray.wait(list(running), num_returns=1, timeout=POLL)
-                bars.show([planned for planned in running.values() if frames_done(planned)])
-                for ref in ready:
-                    planned = running.pop(ref)
-                    bars.end(planned)
-                    yield outcome(ray, ref, planned)
-        finally:
-            for ref in running:
-                ray.cancel(ref, force=False)
-            if running:
-                ray.wait(list(running), num_returns=len(running), timeout=60)
+        with Interrupts() as stop:  # after `connect`: Ray installs handlers of its own
+            try:
+                while running:
+                    ready, _ = ray.wait(list(running), num_returns=1, timeout=POLL)
+                    stop.raise_if_requested(STOPPED)
+                    bars.show([planned for planned in running.values() if frames_done(planned)])
+                    for ref in ready:
+                        planned = running.pop(ref)
+                        bars.end(planned)
+                        yield outcome(ray, ref, planned)
+            finally:
+                for ref in running:
+                    ray.cancel(ref, force=False)
+                if running:
+                    ray.wait(list(running), num_returns=len(running), timeout=60)
 
     def needs(self, found: dict[str, float], runs: Sequence[PlannedRun]) -> Needs:
         """Resources of a run: the given values, or a GPU and its share of the CPUs, or a CPU where there is no GPU."""

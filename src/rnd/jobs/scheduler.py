@@ -16,6 +16,8 @@ from rnd.envs.registry import emulator_threads
 from rnd.foundation.files import open_regular
 from rnd.jobs.planned import PlannedRun
 
+STOPPED = "the runs are saved; repeat the same command to continue"
+
 
 @dataclass(frozen=True)
 class Outcome:
@@ -30,7 +32,8 @@ class Scheduler(Protocol):
     """Trains runs somewhere: in processes on this machine, or on a cluster that shares the folder."""
 
     def run(self, runs: Sequence[PlannedRun]) -> Iterator[Outcome]:
-        """Train all runs and yield each outcome when its run ends. A run that fails does not stop the others."""
+        """Train all runs and yield each outcome when its run ends. A run that fails does not stop the others. A signal
+        ends all: they save a checkpoint, then `InterruptedRunError` is raised."""
         ...
 
 

@@ -58,7 +58,7 @@ def test_version_says_why_there_is_no_native_core(monkeypatch):
 def test_train_help_explains_the_fields():
     done = rnd("train", "montezuma", "--help")
     assert done.returncode == 0
-    for text in ("--gamma-ext", "0.999", "Discount of the intrinsic stream", "--env.num-envs"):
+    for text in ("rnd train [GAME]", "--gamma-ext", "0.999", "Discount of the intrinsic stream", "--env.num-envs"):
         assert text in done.stdout
 
 
@@ -70,7 +70,14 @@ def test_train_help_explains_the_fields():
         (["train", "ALE/MontezumasRevenge-v5"], "ALE/MontezumaRevenge-v5"),
         (["train", "CartPole-v11"], "CartPole-v1"),
         (["train", "--lr", "-1"], "--lr must be greater than 0"),
-        (["train", "--lr", "fast"], "fast"),
+        (["train", "--lr", "banana"], "--lr must be a number, not 'banana'; the default is 0.001"),
+        (["train", "--lr"], "--lr needs a value: a number"),
+        (["train", "--frames", "-5"], "--frames must be greater than 0, not -5; the default is 600000"),
+        (["train", "--frames", "1.5"], "--frames must be a whole number (600000, 600k, 1.5M), not '1.5'"),
+        (["train", "--precision", "half"], "--precision must be one of tf32, float32, bf16, not 'half'"),
+        (["train", "--env.workers", "two"], "--env.workers must be a whole number"),
+        (["train", "--overlap=yes"], "--overlap is a switch"),
+        (["train", "-x"], "'-x' is neither a flag nor the value of one"),
         (["train", "--env.num-envs", "0"], "--env.num-envs must be greater than 0"),
         (["train", "--env.num-envs", "30"], "nearest: --env.num-envs 32"),
         (["train", "--gama-ext", "0.9"], "nearest: --gamma-ext"),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import importlib
 import io
 import itertools
@@ -11,9 +10,10 @@ import os
 import re
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar, get_type_hints
+from typing import Any, TypeVar
 
 from rnd import __version__
+from rnd.config.flags import checked, declared
 from rnd.config.ranges import check_ranges
 from rnd.foundation.console import printable, protect_output
 from rnd.foundation.errors import InterruptedRunError, RunError, UserError, nearest
@@ -149,12 +149,13 @@ def parse(cls: type[T], arguments: list[str], *, prog: str, description: str, de
     import tyro
 
     check_flags(default or cls, arguments)
+    arguments = checked(declared(default or cls), arguments)
     errors = io.StringIO()
     options: dict[str, Any] = {} if default is None else {"default": default}
     try:
         with contextlib.redirect_stderr(errors):
             result: T = tyro.cli(cls, args=arguments, prog=prog, description=description, **options)
-            check_ranges(result)
+            check_ranges(result, start=default)
             return result
     except SystemExit as stop:
         if stop.code in (0, None):
@@ -210,19 +211,9 @@ def check_flags(cls: Any, arguments: list[str]) -> None:
             raise UserError(f"unknown flag {flag}; " + (f"nearest: {ours}" if ours in known else nearest(flag, known)))
 
 
-def flags(cls: Any, prefix: str = "--", switches: bool = False) -> list[str]:
+def flags(cls: Any, switches: bool = False) -> list[str]:
     """Flags of a dataclass (or of an instance) and of the dataclasses in it; of `switches`, those without a value."""
-    found = []
-    hints = get_type_hints(cls if isinstance(cls, type) else type(cls))
-    for field in dataclasses.fields(cls):
-        name, value = prefix + field.name.replace("_", "-"), getattr(cls, field.name, hints[field.name])
-        if dataclasses.is_dataclass(value):
-            found += flags(value, name + ".", switches)
-        elif hints[field.name] is bool:
-            found += [name, prefix + "no-" + field.name.replace("_", "-")]
-        elif not switches:
-            found.append(name)
-    return found
+    return [name for name, flag in declared(cls).items() if flag.is_switch or not switches]
 
 
 def one_line(box: str) -> str:

@@ -60,7 +60,7 @@ def test_a_link_that_stays_inside_is_allowed(broken):
         (["train", "ALE/Montezuma-v5"], "nearest: .*ALE/MontezumaRevenge-v5"),
         (["train", "CartPol-v1"], "nearest: CartPole-v1"),
         (["train", "CartPole-v1", "--frame", "5"], "nearest: --frames"),
-        (["train", "CartPole-v1", "--lr", "-1"], "--lr must be greater than 0, not -1.0; the default is 0.0001"),
+        (["train", "CartPole-v1", "--lr", "-1"], "--lr must be greater than 0, not -1.0; the default is 0.001"),
         (["train", "CartPole-v1", "--lr", "nan"], "--lr must be greater than 0"),
         (["train", "CartPole-v1", "--env.num-envs", "0"], "--env.num-envs must be greater than 0"),
         (["train", "CartPole-v1", "--env.num-envs", "30"], "nearest: --env.num-envs 32"),

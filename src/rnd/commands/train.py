@@ -18,7 +18,7 @@ from rnd.foundation.errors import UserError
 
 DESCRIPTION = (
     f"Train an agent. GAME: {', '.join(ATARI_GAMES)}, any ALE/...-v5 or Gymnasium id, or a factory module:function; "
-    f"default {DEFAULT_JOB}. The defaults shown are those of the game, or of --config."
+    f"default {DEFAULT_JOB}. The defaults of the flags are those of the game, or of --config."
 )
 MAX_SEEDS = 1000
 
@@ -56,7 +56,8 @@ def main(arguments: list[str]) -> None:
     else:
         game = positional(flags_of(resolve(Config(**chosen))), arguments) or DEFAULT_JOB
         start = starting_config(game, chosen)
-    flags = parse(Flags, arguments, prog=f"rnd train {game}", description=DESCRIPTION, default=flags_of(start))
+    shown = f"{DESCRIPTION} Those shown are of {file or game}."
+    flags = parse(Flags, arguments, prog="rnd train [GAME]", description=shown, default=flags_of(start))
     config = Config(**{field.name: getattr(flags, field.name) for field in dataclasses.fields(Config)})
     config.validate()
     if flags.jobs > 1 and flags.seeds is None:

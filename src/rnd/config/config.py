@@ -144,7 +144,8 @@ class Config:
     """Policy network: cnn, gru, mlp, or your own `module:Class`."""
 
     frames: Frames = 1_966_080_000
-    """Environment frames of the whole run: 30,000 rollouts of 128 x 128 steps x 4 frames."""
+    """Environment frames of the whole run, also as 600k or 1.5M. The paper's run has 1,966,080,000: 30,000 rollouts of
+    128 x 128 steps x 4 frames."""
     rollout_steps: PositiveInt = state_field(128, "rollout")
     """Steps per rollout in every environment (T)."""
     epochs: PositiveInt = 4

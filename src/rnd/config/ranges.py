@@ -51,18 +51,19 @@ Width = Annotated[int, Range(0, 2**16, above=True)]
 Seed = Annotated[int, Range(0, 2**64 - 1)]
 
 
-def check_ranges(group: Any, prefix: str = "--") -> None:
-    """Refuse numbers of a dataclass, and of those in it, that are outside the ranges of their types."""
+def check_ranges(group: Any, prefix: str = "--", start: Any = None) -> None:
+    """Refuse numbers of a dataclass, and of those in it, that are outside the ranges of their types. `start` holds the
+    defaults that the message names; without it they are those of the class."""
     hints = get_type_hints(type(group), include_extras=True)
     for item in dataclasses.fields(group):
         flag, value = prefix + item.name.replace("_", "-"), getattr(group, item.name)
         if dataclasses.is_dataclass(value):
-            check_ranges(value, flag + ".")
+            check_ranges(value, flag + ".", getattr(start, item.name, None))
             continue
         for number in value if isinstance(value, tuple) else (value,):
             if isinstance(number, int | float) and not isinstance(number, bool):
                 allowed = _range_of(hints[item.name]) or (ANY_INT if isinstance(number, int) else ANY_FLOAT)
-                allowed.check(flag, number, item.default)
+                allowed.check(flag, number, getattr(start, item.name, item.default))
 
 
 def check_types(cls: type[Any], values: dict[str, Any], prefix: str = "") -> None:

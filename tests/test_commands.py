@@ -13,7 +13,9 @@ import pytest
 
 from pages import FILES
 from rnd import cli
+from rnd.commands import evaluate
 from rnd.commands.completion import tables
+from rnd.training.evaluation import Evaluation
 
 ROOT = Path(__file__).parents[1]
 # log.md names commands of earlier commits; slurm.md has whole scripts for a cluster.
@@ -222,3 +224,16 @@ def shell(command: str, folder: Path) -> None:
 def test_a_command_runs_as_pasted(command, clone):
     line = f"{command} {SMALLER.get(command, '')}".replace("REPOSITORY", PLACEHOLDERS["REPOSITORY"])
     shell(line, clone)
+
+
+@pytest.mark.parametrize(
+    ("env_id", "places"),
+    [("MiniGrid-MultiRoom-N4-S5-v1", "cells per episode 2.5"), ("ALE/Pitfall-v5", "rooms 3 (2.5 per episode)")],
+)
+def test_a_score_has_three_digits_and_counts_cells_per_episode(env_id, places):
+    result = Evaluation(env_id, 10, 1, False, [0.6838, 0.7012], [5, 5], [[1, 2], [1, 2, 3]], 0.0)
+    said = evaluate.described(result)
+    assert said.startswith(
+        "mean return 0.693 (95%: 0.684 to 0.701), median 0.693, interquartile mean 0.693, best 0.701"
+    )
+    assert said.endswith(f"success 100%, {places}")

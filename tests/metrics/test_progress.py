@@ -116,7 +116,7 @@ def test_the_trend_says_when_rooms_and_best_return_last_rose():
     for million in range(1, 201):
         trend.add(row(million * 1e6, 6 if million >= 130 else 5, 2_600 if million >= 180 else 2_500, 10.0 * million))
     expected = [("newest room", "70 M frames ago"), ("newest best", "20 M frames ago")]
-    assert trend.texts() == [*expected, ("return change", "+200.00 in 20 M frames")]
+    assert trend.texts() == [*expected, ("return 20 M frames ago", "1,800")]
 
 
 def test_a_resumed_run_knows_its_trend(tmp_path):
@@ -125,4 +125,13 @@ def test_a_resumed_run_knows_its_trend(tmp_path):
     whole, half = Trend(columns), Trend({name: values[:4] for name, values in columns.items()})
     for i in range(4, 8):
         half.add({name: values[i] for name, values in columns.items()})
-    assert half.texts() == whole.texts() and [title for title, _ in whole.texts()] == ["newest best", "return change"]
+    assert half.texts() == whole.texts() and "newest best" in dict(whole.texts())
+
+
+def test_a_piped_log_has_the_entropy_and_three_digits(clock):
+    with Phase(lines(), "training", 1_000) as phase:
+        clock.now += progress.LINE_EVERY
+        values = {"return_mean": 0.6838, "episodes": 3, "rooms": 0, "bonus_raw": 1.0, "policy_loss": 0.1}
+        phase.advance(10, values | {"entropy": 1.25})
+    said = phase.console.file.getvalue()
+    assert "return (last 100) 0.684  episodes 3  entropy 1.250" in said and "policy loss" not in said

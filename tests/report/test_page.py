@@ -141,6 +141,12 @@ def test_rooms_and_places_are_one_chart_until_a_second_level_is_reached(tmp_path
     write_page([run], tmp_path / "report.html")
     text = (tmp_path / "report.html").read_text()
     assert "Places found" in text and "<dt>places</dt>" in text
+    run.metrics["rooms"] = np.zeros(12)  # the places are cells, of layouts that change
+    run.metrics["places_mean"] = np.linspace(1, 9.5, 12)
+    write_page([run], tmp_path / "report.html")
+    text = (tmp_path / "report.html").read_text()
+    assert "Places found" not in text and "<dt>places</dt>" not in text
+    assert "Places per episode" in text and '<dt>places per episode</dt><dd class="">9.50</dd>' in text
 
 
 def test_the_map_of_a_grid_says_what_is_laid_over_what():
@@ -239,3 +245,9 @@ def test_the_command_reproduces_the_config(game, changes):
     words = shlex.split(command_of(config))
     assert words[:3] == ["rnd", "train", game]
     assert cli.parse(Config, words[3:], prog="x", description="", default=preset(words[2])) == config
+
+
+def test_the_overview_has_no_empty_column(tmp_path):
+    both = (STORED / "rnd-s1", STORED / "pitfall-s1")
+    assert "<th>best</th>" in page_of(tmp_path, *both) and "<th>success</th>" not in page_of(tmp_path, *both)
+    assert "<th>success</th>" in page_of(tmp_path, *both, STORED / "minigrid-s1")

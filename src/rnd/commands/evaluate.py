@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from rnd.cli import parse, positional
 from rnd.config import Config
+from rnd.config.presets import is_minigrid
 from rnd.config.ranges import PositiveInt, Seed
+from rnd.foundation.tables import significant
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -76,7 +78,8 @@ def main(arguments: list[str]) -> None:
         say(console, f"{options.against}: {described(result_other)}")
         compared = data["against"]
         low, high = compared["mean_difference_interval_95"]
-        say(console, f"difference {compared['mean_difference']:,.1f} (95%: {low:,.1f} to {high:,.1f})")
+        mean = significant(compared["mean_difference"])
+        say(console, f"difference {mean} (95%: {significant(low)} to {significant(high)})")
         say(console, f"probability that the first scores higher: {compared['probability_of_improvement']:.2f}")
     make_folder(out.parent, path)
     write_json(out, data)
@@ -111,14 +114,17 @@ def described(result: Evaluation) -> str:
     found: dict[str, Any] = result.summary()
     low, high = found["mean_return_interval_95"]
     parts = [
-        f"mean return {found['mean_return']:,.1f} (95%: {low:,.1f} to {high:,.1f})",
-        f"median {found['median_return']:,.1f}",
-        f"interquartile mean {found['interquartile_mean_return']:,.1f}",
-        f"best {found['best_return']:,.1f}",
+        f"mean return {significant(found['mean_return'])} (95%: {significant(low)} to {significant(high)})",
+        f"median {significant(found['median_return'])}",
+        f"interquartile mean {significant(found['interquartile_mean_return'])}",
+        f"best {significant(found['best_return'])}",
         f"length {found['mean_length']:,.0f}",
     ]
     if "success" in found:
         parts.append(f"success {found['success']:.0%}")
     if "rooms" in found:
-        parts.append(f"rooms {found['rooms']} ({found['rooms_per_episode']:.1f} an episode)")
+        each = f"{found['rooms_per_episode']:.1f}"
+        # Layouts change from episode to episode: only the cells of one episode can be counted.
+        cells = is_minigrid(result.env_id)
+        parts.append(f"cells per episode {each}" if cells else f"rooms {found['rooms']} ({each} per episode)")
     return ", ".join(parts)

@@ -27,6 +27,7 @@ def main(arguments: list[str]) -> None:
 
     from rnd.checkpoint import zoo
     from rnd.foundation.console import say
+    from rnd.foundation.tables import significant
 
     console, where = Console(), zoo.source(options.zoo)
     agents = [*zoo.listed(where)]
@@ -38,8 +39,8 @@ def main(arguments: list[str]) -> None:
         rows.append(
             (
                 name,
-                "not evaluated" if entry.score is None else f"{entry.score:,.1f}",
-                f"{low:,.1f} to {high:,.1f}" if entry.interval_95 else "",
+                "not evaluated" if entry.score is None else significant(entry.score),
+                f"{significant(low)} to {significant(high)}" if entry.interval_95 else "",
                 f"{entry.frames:,}",
                 f"{entry.size / 1e6:.1f} MB",
                 f"{entry.bonus}, {entry.policy}" + ("" if entry.has_bonus else " (policy alone)"),

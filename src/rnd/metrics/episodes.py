@@ -21,6 +21,8 @@ class EpisodeStats:
         self.count = 0
         self.returns: deque[float] = deque(maxlen=WINDOW)
         self.lengths: deque[int] = deque(maxlen=WINDOW)
+        self.place_counts: deque[int] = deque(maxlen=WINDOW)
+        """Different rooms or cells in each of the last episodes."""
         self.best_return: float | None = None
         self.rooms: dict[int, list[int]] = {}
         """Room (level * 256 + number) to [frame at which it was first entered, times entered]."""
@@ -32,6 +34,7 @@ class EpisodeStats:
             self.count += 1
             self.returns.append(episode.episode_return)
             self.lengths.append(episode.length)
+            self.place_counts.append(len(episode.rooms))
             best = self.best_return
             self.best_return = episode.episode_return if best is None else max(best, episode.episode_return)
             self.most_rooms_in_an_episode = max(self.most_rooms_in_an_episode, len(episode.rooms))
@@ -49,6 +52,7 @@ class EpisodeStats:
             "success": None,
             "rooms": 0 if self.cells else len({room % 256 for room in self.rooms}),
             "places": len(self.rooms),
+            "places_mean": sum(self.place_counts) / len(self.place_counts) if any(self.place_counts) else None,
         }
         if self.success_return is not None and window:
             row["success"] = sum(r > self.success_return for r in self.returns) / window
@@ -60,6 +64,7 @@ class EpisodeStats:
             "count": self.count,
             "returns": list(self.returns),
             "lengths": list(self.lengths),
+            "place_counts": list(self.place_counts),
             "best_return": self.best_return,
             "rooms": {str(room): value for room, value in self.rooms.items()},
             "most_rooms_in_an_episode": self.most_rooms_in_an_episode,
@@ -69,6 +74,7 @@ class EpisodeStats:
         self.count = int(state["count"])
         self.returns = deque(state["returns"], maxlen=WINDOW)
         self.lengths = deque(state["lengths"], maxlen=WINDOW)
+        self.place_counts = deque(state.get("place_counts", ()), maxlen=WINDOW)  # rnd 0.1 did not count them
         self.best_return = state["best_return"]
         self.rooms = {int(room): list(value) for room, value in state["rooms"].items()}
         self.most_rooms_in_an_episode = int(state["most_rooms_in_an_episode"])

@@ -6,7 +6,7 @@ import bisect
 import math
 import time
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from rich.console import Console, Group
@@ -14,6 +14,7 @@ from rich.live import Live
 from rich.progress import BarColumn, Progress, TextColumn
 from rich.table import Table
 
+from rnd.foundation.tables import significant
 from rnd.foundation.text import count, duration
 from rnd.metrics.metrics import Row
 
@@ -81,8 +82,9 @@ class Phase:
         note = f"{count(done)} / {count(self.total)} {self.unit}{speed}"
         self._bar.update(self._task, completed=done, note=note)
         values = shown(row) if row else []
-        first = [*values[:5], *(trend.texts() if trend else [])]
-        found = [*first, *values[5:]]
+        titles = [title for _, title, _ in FIRST]
+        first = [*(pair for pair in values if pair[0] in titles), *(trend.texts() if trend else [])]
+        found = [*first, *(pair for pair in values if pair[0] not in titles)]
         self._details = Table.grid(padding=(0, 2)) if row else None
         for i in range(0, len(found), 4):
             self._details.add_row(*(f"[dim]{title}[/dim] {text}" for title, text in found[i : i + 4]))
@@ -97,27 +99,31 @@ class Phase:
         return Group(self._bar, self._details) if self._details else Group(self._bar)
 
 
+FIRST: tuple[tuple[str, str, Callable[[float], str]], ...] = (
+    ("return_mean", "return (last 100)", significant),
+    ("return_best", "best return", significant),
+    ("success", "success (last 100)", "{:.0%}".format),
+    ("rooms", "rooms", "{:.0f}".format),
+    ("episodes", "episodes", "{:,.0f}".format),
+    ("entropy", "entropy", "{:.3f}".format),
+)
+"""Column, title and text of the measures that are also in piped logs."""
 SHOWN = (
-    ("return_mean", "return (last 100)", "{:,.2f}"),
-    ("return_best", "best return", "{:,.2f}"),
-    ("success", "success (last 100)", "{:.0%}"),
-    ("rooms", "rooms", "{:.0f}"),
-    ("episodes", "episodes", "{:,.0f}"),
-    ("bonus_raw", "bonus", "{:.4g}"),
-    ("bonus_spread", "bonus spread", "{:.2f}"),
-    ("bonus_share", "bonus share", "{:.1%}"),
-    ("policy_loss", "policy loss", "{:.4f}"),
-    ("value_ext_loss", "value loss E", "{:.4f}"),
-    ("value_int_loss", "value loss I", "{:.4f}"),
-    ("bonus_loss", "predictor loss", "{:.4g}"),
-    ("entropy", "entropy", "{:.3f}"),
+    *FIRST,
+    ("bonus_raw", "bonus", "{:.4g}".format),
+    ("bonus_spread", "bonus spread", "{:.2f}".format),
+    ("bonus_share", "bonus share", "{:.1%}".format),
+    ("policy_loss", "policy loss", "{:.4f}".format),
+    ("value_ext_loss", "value loss E", "{:.4f}".format),
+    ("value_int_loss", "value loss I", "{:.4f}".format),
+    ("bonus_loss", "predictor loss", "{:.4g}".format),
 )
 
 
 def shown(row: Row) -> list[tuple[str, str]]:
     """The measures worth watching, as text; those that have no value yet or no meaning here are left out."""
     values = {name: value for name, value in row.items() if value is not None and (name, value) != ("rooms", 0)}
-    return [(title, form.format(values[name])) for name, title, form in SHOWN if name in values]
+    return [(title, form(values[name])) for name, title, form in SHOWN if name in values]
 
 
 class Trend:
@@ -152,6 +158,8 @@ class Trend:
         now = self.frames[-1]
         tenth = min(bisect.bisect_left(self.frames, 0.9 * now), len(self.frames) - 1)  # a damaged file may count down
         rose = [(title, self.highest[name][1]) for name, title in self.RISING if name in self.highest]
-        risen = round(self.means[-1] - self.means[tenth], 2) + 0.0  # + 0.0: not "-0.00"
-        change = f"{risen:+,.2f} in {count(now - self.frames[tenth])} frames"
-        return [*((title, f"{count(now - frames)} frames ago") for title, frames in rose), ("return change", change)]
+        found = [(title, f"{count(now - frames)} frames ago") for title, frames in rose]
+        if now > self.frames[tenth]:
+            before = significant(self.means[tenth])
+            found.append((f"return {count(now - self.frames[tenth])} frames ago", before))
+        return found

@@ -12,7 +12,7 @@ from rnd.metrics.metrics import Row, RunInfo
 
 VERSION = "brain.Event:2"
 """First entry of every event file."""
-ROLLOUT = ("episodes", "return_mean", "return_best", "length_mean", "success", "rooms", "places")
+ROLLOUT = ("episodes", "return_mean", "return_best", "length_mean", "success", "rooms", "places", "places_mean")
 BONUS = ("bonus_raw", "bonus_max", "bonus_scaled", "bonus_scale", "return_int", "bonus_spread", "bonus_share")
 TIME = ("iteration", "updates")
 GROUPS = {name: group for group, names in (("rollout", ROLLOUT), ("bonus", BONUS), ("time", TIME)) for name in names}

@@ -34,7 +34,8 @@ RESULTS = (
     ("return_best", "Best return", "of any episode so far"),
     ("success", "Success", "share of the last 100 episodes"),
     ("rooms", "Rooms found", ""),
-    ("places", "Places found", "(level, room) pairs, or cells of a grid"),
+    ("places", "Places found", "(level, room) pairs"),
+    ("places_mean", "Places per episode", "rooms, or cells of a grid; mean of the last 100 episodes"),
     ("return_int", "Intrinsic return", "discounted sum, scaled"),
     ("bonus_raw", "Bonus", "mean of a rollout, before scaling"),
     ("bonus_spread", "Spread of the bonus", "std over a rollout / mean; near 0 it says nothing about states"),
@@ -118,9 +119,11 @@ def overview(by_env: dict[str, list[Group]]) -> Html:
     if len(by_env) < 2:
         return Html()
     columns = {"frames": "frames", "return": "return, last 100", "best": "best return", "success": "success, last 100"}
+    known = {name for groups in by_env.values() for group in groups for name, _ in facts(group)}
+    columns = {title: name for title, name in columns.items() if name in known}
     rows = []
     for i, (env_id, groups) in enumerate(by_env.items(), 1):
-        rows.append(markup('<tr><th colspan="6"><a href="#env-{}">{}</a></th></tr>', i, env_id))
+        rows.append(markup('<tr><th colspan="{}"><a href="#env-{}">{}</a></th></tr>', 2 + len(columns), i, env_id))
         for group in groups:
             found = dict(facts(group))
             values = [found.get(name, "") for name in columns.values()]
@@ -202,11 +205,15 @@ def facts(group: Group) -> list[tuple[str, str]]:
         first = group.averaged[0]
         total = f" of {count(first.config.frames)}" if first.config and not first.finished else ""
         found.append(("frames", count(float(values("frames").max())) + total))
-    for name, title in (("return_mean", "return, last 100"), ("success", "success, last 100")):
+    for name, title in (
+        ("return_mean", "return, last 100"),
+        ("success", "success, last 100"),
+        ("places_mean", "places per episode"),
+    ):
         if len(values(name)):
             found.append((title, mean_text(values(name), percent=name == "success")))
     for name in ("return_best", "rooms", "places", "episodes"):
-        same = name == "places" and same_as_rooms([group])
+        same = name == "places" and no_places([group])
         counted = name == "return_best" or values(name).any()  # a best return of 0 is a result, 0 rooms are none
         if len(values(name)) and counted and not same:
             found.append(("best return" if name == "return_best" else name, number(float(values(name).max()))))
@@ -259,18 +266,19 @@ def column_of(run: Run, column: str) -> tuple[np.ndarray, np.ndarray] | None:
     return (x[:rows], y[:rows]) if rows and bool(np.isfinite(y[:rows]).any()) else None
 
 
-def same_as_rooms(groups: Sequence[Group]) -> bool:
-    """Whether places are rooms: in games with one level, and in others until the second is reached."""
-    runs = [run for group in groups for run in group.runs]
-    return all(np.array_equal(run.metrics.get("places", ()), run.metrics.get("rooms", ())) for run in runs)
+def no_places(groups: Sequence[Group]) -> bool:
+    """Whether the number of places is left out. They are rooms in games with one level, and in others until the second
+    is reached. Cells of a grid are not counted over all episodes: layouts may change with every one."""
+    runs = [run.metrics for group in groups for run in group.runs]
+    return all(np.array_equal(m.get("places", ()), m.get("rooms", ())) or not np.any(m.get("rooms", ())) for m in runs)
 
 
 def charts(columns: Sequence[tuple[str, str, str]], groups: Sequence[Group]) -> Html:
     drawn = []
     for column, name, text in columns:
         series = series_of(groups, column)
-        empty = column in ("rooms", "places") and not any(s.curve.mean.any() for s in series)
-        if not empty and not (column == "places" and same_as_rooms(groups)):
+        empty = column in ("rooms", "places", "places_mean") and not any(s.curve.mean.any() for s in series)
+        if not empty and not (column == "places" and no_places(groups)):
             drawn.append(line_chart(name, series, text))
     body = [chart for chart in drawn if chart]
     return markup('{}<div class="charts">{}</div>', legend(groups), body) if body else Html()

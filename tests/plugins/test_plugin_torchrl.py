@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gymnasium
+import numpy as np
 import pytest
 import torch
 from gymnasium import spaces
@@ -12,9 +13,10 @@ pytest.importorskip("torchrl")
 from streams import assert_equal, recorded
 from tensordict import TensorDict
 from torchrl.collectors import Collector
-from torchrl.envs import GymEnv, SerialEnv, TransformedEnv, check_env_specs
+from torchrl.envs import GymEnv, GymWrapper, SerialEnv, TransformedEnv, check_env_specs
 
 import rnd
+from rnd.foundation.errors import UserError
 from rnd.plugins.torchrl import IntrinsicReward
 
 SPACE = gymnasium.make("CartPole-v1").observation_space
@@ -101,3 +103,26 @@ def test_steps_of_an_environment_are_the_trainer():
         bonus.update()
         assert_equal(bonus.module, one.state)
         assert_equal(bonus.scaler, one.scaler, close=True)
+
+
+IMAGE = spaces.Box(0, 255, (12, 12, 3), np.uint8)
+
+
+class Images(gymnasium.Env):
+    observation_space, action_space = IMAGE, spaces.Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        return self.np_random.integers(0, 256, IMAGE.shape, np.uint8), {}
+
+    def step(self, action):
+        return self.np_random.integers(0, 256, IMAGE.shape, np.uint8), 0.0, False, False, {}
+
+
+def test_images_are_found_under_torchrls_name():
+    bonus = rnd.Bonus("rnd", IMAGE, num_envs=1, update_every=4, **SMALL)
+    data = TransformedEnv(GymWrapper(Images()), IntrinsicReward(bonus)).rollout(6)
+    assert data.get(("next", "pixels"), None) is not None and data["next", "intrinsic_reward"].shape == (6, 1)
+    bonus = rnd.Bonus("rnd", IMAGE, num_envs=1, **SMALL)
+    with pytest.raises(UserError, match=r"finds no 'image' among .*pixels.*; name it: IntrinsicReward\(bonus, in_key"):
+        TransformedEnv(GymWrapper(Images()), IntrinsicReward(bonus, in_key="image")).rollout(2)

@@ -148,3 +148,17 @@ def test_options_that_a_bonus_does_not_have_are_a_warning(tmp_path):
     data["bonus_options"]["newer"] = 1
     (tmp_path / "run" / "config.json").write_text(json.dumps(data))
     assert any("newer" in text for text in read_run(tmp_path / "run").warnings)
+
+
+def test_a_folder_without_a_run_is_refused(tmp_path):
+    (tmp_path / "notes.txt").write_text("no run")
+    with pytest.raises(UserError, match="holds no run"):
+        expand([tmp_path])
+
+
+def test_a_run_that_lacks_its_config_has_data(tmp_path):
+    shutil.copytree(STORED / "rnd-s1", tmp_path / "run")
+    (tmp_path / "run" / "config.json").unlink()
+    assert expand([tmp_path]) == [tmp_path / "run"]
+    run = read_run(tmp_path / "run")
+    assert run.iterations and run.state == "786,432 frames; without config.json nobody knows of how many"

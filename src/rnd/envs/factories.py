@@ -77,6 +77,10 @@ def rom_of(env_id: str) -> str:
     return registered[name]
 
 
+INTERFACE = ("reset", "step", "close", "action_space", "observation_space")
+"""What rnd uses of a Gymnasium environment."""
+
+
 def call_factory(factory: Callable[..., Any], env_id: str, num_envs: int) -> Any:
     """The factory's environment; a factory that takes `num_envs` gets the number of environments of the run."""
     with suppress(ValueError):  # a function in C may have no signature
@@ -90,8 +94,13 @@ def call_factory(factory: Callable[..., Any], env_id: str, num_envs: int) -> Any
         made = factory()
     if made is None:
         raise UserError(f"{env_id} returned nothing; let it return the environment")
-    if not all(hasattr(made, name) for name in ("reset", "step", "close", "action_space", "observation_space")):
-        raise UserError(f"{env_id} made no Gymnasium environment but {type(made).__name__}; see docs/environments.md")
+    kind, missing = type(made).__name__, [name for name in INTERFACE if not hasattr(made, name)]
+    if {"reset", "step", "close"} & {*missing}:
+        raise UserError(f"{env_id} made no Gymnasium environment but {kind}; see docs/environments.md")
+    if missing:
+        raise UserError(
+            f"{env_id}: {kind} has no {' and no '.join(missing)}; set it in __init__, as a gymnasium.spaces.Box"
+        )
     return made
 
 
@@ -125,8 +134,12 @@ PACKAGES = {
 }
 """First letters of ids that another package registers: its module, and what to install."""
 
-EXTRAS = {"gymnasium.envs.mujoco": "mujoco", "gymnasium.envs.box2d": "box2d", "gymnasium.envs.toy_text": "toy-text"}
-"""Modules of Gymnasium that need an extra."""
+EXTRAS = {
+    "gymnasium.envs.mujoco": '"gymnasium[mujoco]"',
+    "gymnasium.envs.box2d": "Box2D",  # the extra of Gymnasium below 1.4 needs swig and a compiler
+    "gymnasium.envs.toy_text": '"gymnasium[toy-text]"',
+}
+"""Modules of Gymnasium that need more: what to install."""
 
 
 def _make_gym(env_id: str, **options: Any) -> Any:
@@ -149,7 +162,7 @@ def _make_gym(env_id: str, **options: Any) -> Any:
         return gymnasium.make(env_id, disable_env_checker=True, **options)
     except (gymnasium.error.Error, ImportError) as error:
         entry = str(gymnasium.registry[env_id].entry_point)
-        for module, extra in EXTRAS.items():
+        for module, package in EXTRAS.items():
             if entry.startswith(module) and isinstance(error, gymnasium.error.DependencyNotInstalled | ImportError):
-                raise UserError(f'{env_id} needs an extra of Gymnasium: pip install "gymnasium[{extra}]"') from error
+                raise UserError(f"{env_id} needs a package that is not installed: pip install {package}") from error
         raise UserError(f"{env_id} cannot be made: {error}") from error

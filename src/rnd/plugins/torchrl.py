@@ -9,6 +9,7 @@ is frozen. docs/plugins.md has the recipe with two GAE modules.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ import torch
 from gymnasium import spaces
 from torch import Tensor
 
-from rnd.foundation.errors import install
+from rnd.foundation.errors import UserError, install
 from rnd.plugins.bonus import Bonus
 
 try:
@@ -34,12 +35,13 @@ class IntrinsicReward(Transform):
     batch [N, T] or [T] of a collector (`Collector(..., postproc=...)`, or by you) it sees whole rollouts, and is then
     the paper's agent to the bit. Use one of the two ways.
 
-    `in_key`: the observation; with a dictionary space, the keys of the space are read instead.
+    `in_key`: the observation; default "observation", or "pixels" where TorchRL calls it so, as it does with images.
+    With a dictionary space, the keys of the space are read instead.
     """
 
-    def __init__(self, bonus: Bonus, in_key: Any = "observation", out_key: Any = "intrinsic_reward"):
-        super().__init__(in_keys=[in_key], out_keys=[out_key])
-        self.bonus = bonus
+    def __init__(self, bonus: Bonus, in_key: Any = None, out_key: Any = "intrinsic_reward"):
+        super().__init__(in_keys=["observation" if in_key is None else in_key], out_keys=[out_key])
+        self.bonus, self._names = bonus, ("observation", "pixels") if in_key is None else (in_key,)
 
     def freeze(self, frozen: bool = True) -> None:
         """From now on (or until `freeze(False)`) the bonus does not change: for evaluation."""
@@ -76,8 +78,18 @@ class IntrinsicReward(Transform):
     def _observation(self, tensordict: TensorDictBase, arrange: Any) -> Any:
         space = self.bonus.observation_space
         if isinstance(space, spaces.Dict):
-            return {name: arrange(tensordict.get(name)) for name in space.spaces}
-        return arrange(tensordict.get(self.in_keys[0]))
+            return {name: arrange(self._first(tensordict, (name,))) for name in space.spaces}
+        return arrange(self._first(tensordict, self._names))
+
+    def _first(self, tensordict: TensorDictBase, names: Sequence[Any]) -> Tensor:
+        """The first of these entries that is there."""
+        for name in names:
+            found: Tensor | None = tensordict.get(name, None)
+            if found is not None:
+                return found
+        keys = ", ".join(map(str, tensordict.keys()))
+        wanted = " or ".join(repr(name) for name in names)
+        raise UserError(f"IntrinsicReward finds no {wanted} among {keys}; name it: IntrinsicReward(bonus, in_key=...)")
 
     def _action(self, tensordict: TensorDictBase) -> Tensor:
         """TorchRL's discrete actions are one-hot by default."""

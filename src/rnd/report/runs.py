@@ -27,6 +27,8 @@ Columns = dict[str, np.ndarray]
 MAX_NUMBER = 2**53
 """Limit of the numbers in tables and maps: larger ones, and infinities, are damage."""
 
+RUN_FILES = ("config.json", "metrics.csv", "run.json")
+"""A folder with one of these is a run's."""
 PLAIN = ("bonus", "policy")
 """Fields whose values need no name in a label."""
 LABEL_FIELDS = 4
@@ -61,9 +63,12 @@ class Run:
     @property
     def state(self) -> str:
         """finished, or how far it came: a run that was stopped is no error."""
-        if self.config is None or not self.iterations or self.finished:
-            return "finished" if self.finished else "no data"
-        return f"unfinished: {count(self.last('frames'))} of {count(self.config.frames)} frames"
+        if not self.iterations:
+            return "no data"
+        done = count(self.last("frames"))
+        if self.config is None:
+            return f"{done} frames; without config.json nobody knows of how many"
+        return "finished" if self.finished else f"unfinished: {done} of {count(self.config.frames)} frames"
 
     def last(self, name: str) -> float:
         """The last value of a metric; NaN where there is none."""
@@ -108,9 +113,14 @@ def expand(paths: list[Path]) -> list[Path]:
     found: list[Path] = []
     for path in paths:
         _check_folder(path)
+        folders = {child.parent for name in RUN_FILES for child in path.glob(f"*/{name}")}
         # A name with a dot is a run that is being made, or that a killed process left so.
-        inside = sorted(child.parent for child in path.glob("*/config.json") if not child.parent.name.startswith("."))
-        found += inside if inside and not (path / "config.json").exists() else [path]
+        inside = sorted(folder for folder in folders if not folder.name.startswith("."))
+        if any((path / name).exists() for name in RUN_FILES):
+            inside = [path]
+        if not inside:
+            raise UserError(f"{path} holds no run; name a run folder, or a folder of run folders, for example runs")
+        found += inside
     return list(dict.fromkeys(found))
 
 

@@ -60,3 +60,11 @@ def test_unknown_names():
         main(["env"])
     with pytest.raises(UserError, match="unknown game montezma; nearest: montezuma"):
         main(["envs", "--games", "montezma"])
+
+
+def test_the_ratio_is_explained(capsys, monkeypatch):
+    result = envs.Result("montezuma", 4, "native core", "native", 100.0, 9.095)
+    monkeypatch.setattr(envs, "measure", lambda *_: [result])
+    assert main(["envs", "--num-envs", "4"]) == 0
+    said = capsys.readouterr().out
+    assert "9.10 x AtariVectorEnv" in said and "it is not the quotient of the two speeds" in said

@@ -23,8 +23,8 @@ from rnd.foundation.errors import UserError
 from rnd.models.policy.mlp import WidthOptions
 from rnd.report.events import Events
 from rnd.report.options import WatchOptions
-from rnd.report.play import Camera, as_image, environment, episode, play, screen
-from rnd.report.strip import events_near
+from rnd.report.play import Camera, PlayedEpisode, PlayedStep, as_image, environment, episode, play, screen
+from rnd.report.strip import draw_strip, events_near
 from rnd.report.video import ACCENT, CURVE, GAME, HEIGHT, WIDTH, Overlay
 from rnd.report.watch import watch
 
@@ -306,3 +306,18 @@ def test_a_reward_in_every_step_is_no_event():
 
     assert events_near(of(0, 0, 1, 0), 2) == "reward +1, end of the episode"
     assert events_near(of(-0.1, -0.2, -0.1, 99.9), 2) == "end of the episode"
+
+
+def test_titles_of_frames_are_inside_and_steps_are_whole(tmp_path, monkeypatch):
+    steps = [PlayedStep(t, 0.1 * t, 0.0, 0.0, 1, 0, (), None) for t in range(4)]
+    steps[3].events = ("reward +1000", "door opened", "new room 17", "life lost", "end of the episode")
+    frames = {index: np.zeros((210, 160, 3), np.uint8) for index in range(4)}
+    figures = []
+    monkeypatch.setattr("rnd.report.strip.save", lambda figure, *_: figures.append(figure) or [])
+    draw_strip(PlayedEpisode(0, steps), [0, 1, 1, 1, 1, 2, 3], frames, tmp_path / "x", "title", "")
+    figure = figures[0]
+    figure.canvas.draw()
+    titles = [axes.title for axes in figure.axes[1:]]
+    assert titles[-1].get_text().startswith("7: reward")
+    assert all(title.get_window_extent().x1 <= figure.bbox.x1 for title in titles)
+    assert all(float(tick).is_integer() for tick in figure.axes[0].get_xticks())

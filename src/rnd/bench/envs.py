@@ -35,6 +35,10 @@ from rnd.foundation.console import say
 from rnd.foundation.errors import UserError, nearest
 
 BASELINE = "AtariVectorEnv"
+RATIO = (
+    "Speeds and ratios are medians over the rounds. A ratio is taken within each round, where both meet the same load, "
+    "so it is not the quotient of the two speeds."
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -95,8 +99,9 @@ def run(options: Options, console: Console) -> int:
         return 0
     for r in results:
         speed = f"{r.game}, {r.num_envs} environments: {r.candidate} {r.frames_per_second:,.0f} frames/s"
-        ratio = f", {r.ratio:.3f} x {BASELINE}" if r.candidate != BASELINE else ""
+        ratio = f", {r.ratio:.2f} x {BASELINE}" if r.candidate != BASELINE else ""
         console.print(f"{speed}{ratio} ({r.backend})", highlight=False, soft_wrap=True)
+    say(console, RATIO)
     return 0
 
 

@@ -182,12 +182,13 @@ def _list(experiment: Experiment, chosen: list[PlannedRun], scale: Scale, out: P
 def _list_all(options: Options) -> None:
     """Print one line per experiment."""
     console, scale = Console(), Scale(options.scale)
+    width = max(map(len, (*EXPERIMENTS, *PROGRAMS)))
     for name, recipe_of in EXPERIMENTS.items():
         experiment = recipe_of()
         seeds = scale.seeds(experiment.seeds)
         frames = sum(scale.config(arm.config).frames for arm in experiment.arms) * seeds
-        sizes = f"{len(experiment.arms):>2} arms × {seeds} seeds, {count(frames):>9} frames"
-        say(console, f"{name:<9} {sizes}  {experiment.title}")
+        sizes = f"{len(experiment.arms):>2} arms × {seeds:>2} seeds, {count(frames):>9} frames"
+        say(console, f"{name:<{width}}  {sizes}  {experiment.title}")
     for name, module in PROGRAMS.items():
-        say(console, f"{name:<9} {str(importlib.import_module(module).__doc__).splitlines()[0]}")
+        say(console, f"{name:<{width}}  {str(importlib.import_module(module).__doc__).splitlines()[0]}")
     say(console, f"rnd paper NAME --list prints arms and estimated times of all but {', '.join(PROGRAMS)}")

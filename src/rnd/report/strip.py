@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,8 @@ from rnd.report.play import PlayedEpisode
 
 MIN_COLUMNS, MAX_COLUMNS = 4, 7
 """Number of frames in a row."""
+TITLE = 150
+"""Letters of all titles in a row: a wider one would reach into the next, or be cut off at the edge."""
 
 
 def draw_strip(
@@ -33,8 +36,9 @@ def draw_strip(
         small.imshow(frames[index])
         small.set(xticks=[], yticks=[])
         words = events_near(episode, index)
-        small.set_title(f"{number}" + (f": {words}" if words else ""), fontsize=7.5)
+        small.set_title(textwrap.fill(f"{number}" + (f": {words}" if words else ""), TITLE // columns), fontsize=7.5)
     ax.set(xlabel="step", ylabel="exploration bonus")
+    ax.xaxis.get_major_locator().set_params(integer=True)
     ax.margins(x=0.01, y=0.14)
     ax.spines[["top", "right"]].set_visible(False)
     figure.suptitle(title, fontsize=11, fontweight="bold")

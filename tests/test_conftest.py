@@ -11,7 +11,7 @@ INNER = """
 import os, signal, subprocess, sys
 
 def test_leaves_a_process():
-    code = "import signal, time; print(signal.getsignal(signal.SIGHUP), flush=True); time.sleep(99)"
+    code = "import signal, time; print(repr(signal.getsignal(signal.SIGHUP)), flush=True); time.sleep(99)"
     process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, start_new_session=True)
     print("handler", process.stdout.readline().strip(), "pid", process.pid)
     os.kill(os.getpid(), signal.SIGHUP)  # nohup holds for the tests themselves

@@ -177,16 +177,18 @@ def positional(cls: Any, arguments: list[str], missing: str = "") -> str:
 def positionals(cls: Any, arguments: list[str]) -> list[str]:
     """Remove and return the arguments that are neither a flag of `cls` nor the value of one, at any position."""
     switches, found, rest = {"-h", "--help", *flags(cls, switches=True)}, [], []
-    waiting = iter(arguments)
-    for argument in waiting:
+    waiting = list(arguments)
+    while waiting:
+        argument = waiting.pop(0)
         if not argument:
             raise UserError("an argument is empty; leave it out, or name what it should be")
         if not argument.startswith("-"):
             found.append(argument)
             continue
         rest.append(argument)
-        if "=" not in argument and argument.replace("_", "-") not in switches:
-            rest += itertools.islice(waiting, 1)
+        takes_value = "=" not in argument and argument.replace("_", "-") not in switches
+        if takes_value and waiting and not waiting[0].startswith("--"):  # otherwise its value is missing
+            rest.append(waiting.pop(0))
     arguments[:] = rest
     return found
 

@@ -310,7 +310,8 @@ def test_a_reward_in_every_step_is_no_event():
 
 def test_titles_of_frames_are_inside_and_steps_are_whole(tmp_path, monkeypatch):
     steps = [PlayedStep(t, 0.1 * t, 0.0, 0.0, 1, 0, (), None) for t in range(4)]
-    steps[3].events = ("reward +1000", "door opened", "new room 17", "life lost", "end of the episode")
+    events = ("reward +1000", "door opened", "new room 17", "life lost", "end of the episode")
+    steps[3] = replace(steps[3], events=events)
     frames = {index: np.zeros((210, 160, 3), np.uint8) for index in range(4)}
     figures = []
     monkeypatch.setattr("rnd.report.strip.save", lambda figure, *_: figures.append(figure) or [])

@@ -62,7 +62,7 @@ def make_env():
 """
 WORKS = (
     "rnd.run.start",
-    "rnd.commands.train.train_seeds",
+    "rnd.jobs.seeds.train_seeds",
     "rnd.run.resume",
     "rnd.report.runs.expand",
     "rnd.report.watch.watch",

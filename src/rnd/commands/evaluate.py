@@ -10,7 +10,7 @@ from rnd.cli import parse, positional
 from rnd.config import Config
 from rnd.config.presets import is_minigrid
 from rnd.config.ranges import PositiveInt, Seed
-from rnd.foundation.tables import significant
+from rnd.foundation.text import significant
 
 if TYPE_CHECKING:
     from rich.console import Console

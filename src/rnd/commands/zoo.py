@@ -27,7 +27,7 @@ def main(arguments: list[str]) -> None:
 
     from rnd.checkpoint import zoo
     from rnd.foundation.console import say
-    from rnd.foundation.tables import significant
+    from rnd.foundation.text import significant
 
     console, where = Console(), zoo.source(options.zoo)
     agents = [*zoo.listed(where)]

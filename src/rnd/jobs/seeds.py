@@ -14,10 +14,9 @@ from rnd.config import Config
 from rnd.foundation.console import say
 from rnd.foundation.errors import RunError
 from rnd.foundation.statistics import mean_interval
-from rnd.foundation.tables import significant
+from rnd.foundation.text import count, significant
 from rnd.jobs.local import LocalJobs
 from rnd.jobs.planned import PlannedRun, State
-from rnd.metrics.progress import count
 from rnd.report.runs import Run
 
 Format = Callable[[float], str]

@@ -14,8 +14,7 @@ from rich.live import Live
 from rich.progress import BarColumn, Progress, TextColumn
 from rich.table import Table
 
-from rnd.foundation.tables import significant
-from rnd.foundation.text import count, duration
+from rnd.foundation.text import count, duration, significant
 from rnd.metrics.metrics import Row
 
 RECENT = 30.0

@@ -113,7 +113,7 @@ def test_a_signal_stops_all_jobs(tmp_path, monkeypatch, number):
     STARTED.clear()
     monkeypatch.setattr("rnd.jobs.local.Bars.show", lambda *_: os.kill(os.getpid(), number))
     with pytest.raises(InterruptedRunError, match="repeat the same command") as stopped:
-        run_all(planned_runs(recipe(), Scale(), tmp_path))
+        run_all(planned_runs(experiment(), Scale(), tmp_path))
     assert stopped.value.code == (130 if number == signal.SIGINT else 75)
     assert [process.returncode for process in STARTED] == [-signal.SIGTERM] * 2
 

@@ -68,7 +68,7 @@ def test_every_run_in_results_has_its_files_and_its_score_on_the_card():
     runs = [path.parent for path in ROOT.glob("results/*/README.md")]
     if not runs:
         pytest.skip("the source distribution has no results")
-    files = ("config.json", "run.json", "metrics.csv", "timing.csv", "evaluation.json", "episode.png")
+    files = ("config.json", "run.json", "metrics.csv", "timing.csv", "evaluation.json", "trace.json", "episode.png")
     assert not [str(run / name) for run in runs for name in files if not (run / name).is_file()]
     assert sum(path.stat().st_size for path in ROOT.glob("results/**/*") if path.is_file()) < 45_000_000
     for run in runs:

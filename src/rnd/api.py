@@ -50,12 +50,13 @@ def train(game: str | Config = DEFAULT_JOB, *, quiet: bool = False, **overrides:
     return load(folder.path)
 
 
-def load(path: str | Path, device: str = "cpu", seed: int = 0, trusted: bool = False) -> Agent:
+def load(path: str | Path, device: str = "cpu", seed: int = 0, trusted: bool = False, best: bool = False) -> Agent:
     """The agent of a run folder (its newest whole checkpoint), of a checkpoint, of a file of `rnd export`, or zoo:NAME.
 
-    `seed`: of the actions that it samples. `trusted`: code that it names (`module:attribute`) may be imported."""
+    `seed`: of the actions that it samples. `trusted`: code that it names (`module:attribute`) may be imported. `best`:
+    of a run folder, the checkpoint with the highest mean return of 100 episodes; `agent.card` says which it is."""
     found = zoo.locate(str(path))
-    return Agent(export.load_agent(found, device, trusted), found, seed)
+    return Agent(export.load_agent(found, device, trusted, best), found, seed, best)
 
 
 def starting_config(game: str, chosen: dict[str, Any]) -> Config:
@@ -84,9 +85,9 @@ class Agent:
     `first=True` for the first observation of an episode, or `reset` between episodes.
     """
 
-    def __init__(self, parts: export.SavedAgent, path: Path, seed: int = 0):
+    def __init__(self, parts: export.SavedAgent, path: Path, seed: int = 0, best: bool = False):
         self.config, self.policy, self.card, self.path = parts.config, parts.policy, parts.card, path
-        self._parts, self._bonus = parts, parts.bonus
+        self._parts, self._bonus, self._best = parts, parts.bonus, best
         self.device = next(parts.policy.parameters()).device
         self.spec = spec_from_dict(self.config.env.id, self.card["spec"])
         self.generator = torch.Generator(self.device).manual_seed(seed)
@@ -153,7 +154,7 @@ class Agent:
 
         from rnd.report.watch import watch
 
-        options = WatchOptions(episodes, seed=seed, trust=True)  # its code runs already
+        options = WatchOptions(episodes, seed=seed, best=self._best, trust=True)  # its code runs already
         return watch(self.path, options, Console(quiet=True))
 
     def _encoded(self, obs: Any) -> tuple[Tensor, bool]:

@@ -25,6 +25,7 @@ COMMANDS = {
     "report": ("rnd.commands.report", "write one page about one or several runs: rnd report RUN..."),
     "watch": ("rnd.commands.watch", "write an episode as video, with the bonus beside it: rnd watch RUN_OR_FILE"),
     "evaluate": ("rnd.commands.evaluate", "score an agent over many episodes: rnd evaluate RUN_OR_FILE"),
+    "replay": ("rnd.commands.replay", "play a traced episode again and check it: rnd replay FILE"),
     "zoo": ("rnd.commands.zoo", "list the trained agents that there are"),
     "paper": ("rnd.commands.paper", "run an experiment of the paper and draw it: rnd paper figure3 --scale 0.00001"),
     "export": ("rnd.commands.export", "share an agent, or a checkpoint in parts: rnd export RUN [--max-part 15MB]"),
@@ -191,6 +192,13 @@ def positionals(cls: Any, arguments: list[str]) -> list[str]:
             rest.append(waiting.pop(0))
     arguments[:] = rest
     return found
+
+
+def optional_value(flag: str, arguments: list[str], value: str) -> None:
+    """Give a flag that has no value, at the end or before another flag, this one."""
+    for at, argument in enumerate(arguments):
+        if argument == flag and (at + 1 == len(arguments) or arguments[at + 1].startswith("-")):
+            arguments[at] = f"{flag}={value}"
 
 
 def value_of(name: str, arguments: list[str]) -> str | None:

@@ -55,6 +55,66 @@ def test_an_agent_is_the_same_from_run_checkpoint_and_file(trained, tmp_path, ca
     assert card["config"]["out"] == "runs", "the place where it was trained does not travel"
 
 
+@pytest.fixture
+def fallen(trained, tmp_path) -> Path:
+    """A run whose best checkpoint is neither its first nor its newest."""
+    path = tmp_path / "fallen"
+    shutil.copytree(trained, path)
+    saved = checkpoint.read(checkpoint.found(path / "checkpoints")[-1])
+    for iteration, score in ((1, 10.0), (2, 90.0), (3, 40.0), (4, 20.0)):
+        changed = {"iteration": iteration, "frames": 64 * iteration, "score": score}
+        checkpoint.write(path / "checkpoints", f"{iteration:09d}", saved.metadata | changed, saved.state)
+    return path
+
+
+def test_the_best_checkpoint_instead_of_the_newest(fallen, tmp_path, capsys):
+    assert load_agent(fallen).card["iteration"] == 4
+    assert load_agent(fallen, best=True).card["iteration"] == rnd.load(fallen, best=True).card["iteration"] == 2
+    for flags, text in (
+        ([], "checkpoint: iteration 4, 256 frames, mean return 20.0"),
+        (["--best"], "iteration 2, 128"),
+    ):
+        cli.dispatch(["export", str(fallen), "--out", str(tmp_path / "agent.safetensors"), *flags])
+        assert text in capsys.readouterr().out
+    assert load_agent(tmp_path / "agent.safetensors").card["score"] == 90.0
+    cli.dispatch(["evaluate", str(fallen), "--best", "--episodes", "2", "--device", "cpu"])
+    assert "best checkpoint: iteration 2, 128 frames, mean return 90.0 of 100 episodes" in capsys.readouterr().out
+    assert json.loads((fallen / "evaluation.json").read_text())["frames"] == 128
+    cli.dispatch(["export", str(fallen), "--best", "--card", "--out", str(tmp_path / "card")])
+    assert json.loads((tmp_path / "card" / "agent.json").read_text())["iteration"] == 2
+    assert "| checkpoint | iteration 2 of 4 |" in (tmp_path / "card" / "README.md").read_text()
+    with pytest.raises(
+        UserError, match=r"evaluation\.json is of the checkpoint at 128 frames, and the agent of .* 256"
+    ):
+        cli.dispatch(["export", str(fallen), "--card", "--out", str(tmp_path / "newest")])
+
+
+def test_a_damaged_best_checkpoint_is_passed_over(fallen):
+    (fallen / "checkpoints" / "000000002" / "state.json").write_text("{}")
+    assert load_agent(fallen, best=True).card["iteration"] == 3
+    (fallen / "checkpoints" / "000000009").symlink_to("nowhere")
+    assert load_agent(fallen, best=True).card["iteration"] == 3
+    assert load_agent(fallen).card["iteration"] == 4
+
+
+def test_best_is_refused_where_there_is_nothing_to_choose(fallen, tmp_path):
+    file = export_agent(fallen, tmp_path / "agent.safetensors")
+    for command in ("evaluate", "watch", "export"):
+        with pytest.raises(
+            UserError, match=r"--best chooses among the checkpoints of a run folder, and .* is an exported"
+        ):
+            cli.dispatch([command, str(file), "--best"])
+    with pytest.raises(UserError, match="is one of them; leave it out"):
+        load_agent(fallen / "checkpoints" / "000000002", best=True)
+    with pytest.raises(UserError, match="--best is for an agent"):
+        cli.dispatch(["export", str(fallen), "--best", "--checkpoint"])
+    for path in checkpoint.found(fallen / "checkpoints"):
+        saved = checkpoint.read(path)
+        checkpoint.write(path.parent, path.name, saved.metadata | {"score": None}, saved.state)
+    with pytest.raises(UserError, match="no checkpoint with a mean return yet"):
+        load_agent(fallen, best=True)
+
+
 def test_half_the_bits(trained, tmp_path):
     whole = export_agent(trained, tmp_path / "whole.safetensors")
     half = export_agent(trained, tmp_path / "half.safetensors", half=True)

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 
 from rnd.checkpoint.export import export_agent
-from rnd.checkpoint.zoo import AGENT, DESCRIPTION, EVALUATION, NO_BONUS, number, read_score, text
+from rnd.checkpoint.zoo import AGENT, DESCRIPTION, EVALUATION, NO_BONUS, TRACE, number, read_score, text
 from rnd.config import Config
+from rnd.foundation.errors import UserError
 from rnd.foundation.files import open_regular, read_errors, read_json, replacing, write_atomically
 from rnd.foundation.tables import csv_text
 from rnd.metrics.metrics import csv_rows, read_csv
@@ -22,23 +23,43 @@ COPIED = (
     ("run.json",),
     ("rooms.json",),
     (EVALUATION,),
+    (TRACE,),
     ("watch", "episode.mp4"),
     ("watch", "episode.png"),
 )
 
 
-def write_card(run: Path, out: Path, bonus: bool = False) -> Path:
+def write_card(run: Path, out: Path, bonus: bool = False, best: bool = False) -> Path:
     """Write the folder of a run's agent, from what is in the run folder: checkpoint (or exported agent), tables, the
-    evaluation and the video, where they were made. With `bonus` its networks are kept beside the policy."""
+    evaluation, trace and video, where they were made. With `bonus` its networks are kept beside the policy; `best`: of
+    the best checkpoint."""
     out.mkdir(parents=True, exist_ok=True)
     exported = inside(run, "export", f"{run.resolve().name}.safetensors")
-    export_agent(exported or run, out / AGENT, half=True, bonus=bonus)
+    export_agent(exported if exported and not best else run, out / AGENT, half=True, bonus=bonus, best=best)
+    check_same_agent(run, read_json(out / DESCRIPTION), best)
     for names in COPIED:
         if source := inside(run, *names):
             copy(source, out / source.name)
     write_tables(run, out)
     write_atomically(out / "README.md", card(out))
     return out
+
+
+def check_same_agent(run: Path, card: dict[str, Any], best: bool) -> None:
+    """Refuse an evaluation or a trace of another checkpoint."""
+    for name, flag in ((EVALUATION, ""), (TRACE, " --trace")):
+        path = inside(run, name)
+        if path is None:
+            continue
+        with read_errors(path, "what rnd evaluate writes"):
+            data = read_json(path)
+            frames = data["agent"]["frames"] if name == TRACE else data["frames"]
+        if frames != card["frames"]:
+            command = f"rnd evaluate {run}{' --best' * best}{flag}"
+            raise UserError(
+                f"{path} is of the checkpoint at {frames!r:.20} frames, and the agent of the one at "
+                f"{card['frames']}; make it again: {command}"
+            )
 
 
 def inside(run: Path, *names: str) -> Path | None:

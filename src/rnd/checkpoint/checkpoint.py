@@ -13,7 +13,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import shutil
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -215,17 +217,29 @@ def found(root: Path) -> list[Path]:
 
 def newest(root: Path) -> tuple[Checkpoint | None, list[str]]:
     """The newest checkpoint that is whole, and what is wrong with the ones after it."""
+    return first_whole(root, lambda paths: paths[-1:])
+
+
+def highest(root: Path) -> tuple[Checkpoint | None, list[str]]:
+    """The whole checkpoint with the highest mean return, and what is wrong with better ones. None where no checkpoint
+    has a mean return: no episode had ended."""
+    return first_whole(root, best)
+
+
+def first_whole(root: Path, choose: Callable[[list[Path]], list[Path]]) -> tuple[Checkpoint | None, list[str]]:
+    """The checkpoint that `choose` returns, or, while that one is damaged, its choice among the others."""
     if root.is_symlink():
         raise UserError(f"{root} is a symbolic link, to {root.readlink()}, and is not followed; move the folder itself")
     problems: list[str] = []
     paths = found(root)
-    while paths:
-        path = paths.pop()
+    while chosen := choose(paths):
+        path = chosen[0]
         try:
             return read(path), problems
         except DamagedCheckpointError as error:
-            if path.exists():
+            if os.path.lexists(path):
                 problems.append(str(error))
+                paths.remove(path)
             else:  # a training run has removed it, and has written newer ones
                 problems, paths = [], found(root)
     if problems:

@@ -56,8 +56,11 @@ class SavedAgent(NamedTuple):
     """iteration, frames, score, row (the last metrics), config, spec, versions."""
 
 
-def load_agent(path: str | Path, device: str | torch.device = "cpu", trusted: bool = False) -> SavedAgent:
-    """The agent of a run folder (its newest whole checkpoint), of a checkpoint folder, or of an exported file.
+def load_agent(
+    path: str | Path, device: str | torch.device = "cpu", trusted: bool = False, best: bool = False
+) -> SavedAgent:
+    """The agent of a run folder (its newest whole checkpoint, or the best one), of a checkpoint folder, or of an
+    exported file.
 
     `trusted`: code that it names (`module:attribute`) may be imported; see `rnd.checkpoint.trust`.
     """
@@ -65,7 +68,7 @@ def load_agent(path: str | Path, device: str | torch.device = "cpu", trusted: bo
     if not path.exists():
         raise UserError(f"{path} does not exist; name a run folder, a checkpoint or an exported .safetensors file")
     with read_errors(path, "an agent exported by rnd"):
-        card, tensors = read_agent(path) if path.is_file() else from_checkpoint(find_checkpoint(path))
+        card, tensors = card_and_tensors(path, best)
         config = Config.from_dict(card["config"])
         trust.check(config, path, trusted)
         config = resolve(config)
@@ -86,16 +89,41 @@ def load_agent(path: str | Path, device: str | torch.device = "cpu", trusted: bo
         return SavedAgent(config, policy.to(device).eval(), bonus, card)
 
 
-def find_checkpoint(path: Path) -> Checkpoint:
-    """A checkpoint folder, or the newest whole checkpoint of a run folder; says which later ones are damaged."""
+def card_and_tensors(path: Path, best: bool = False) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """What describes an agent and its weights, from a file, a checkpoint or a run folder."""
+    if not path.is_file():
+        return from_checkpoint(find_checkpoint(path, best))
+    if best:
+        raise one_checkpoint(path, "an exported agent")
+    return read_agent(path)
+
+
+def one_checkpoint(path: Path, what: str) -> UserError:
+    return UserError(f"--best chooses among the checkpoints of a run folder, and {path} is {what}; leave it out")
+
+
+def find_checkpoint(path: Path, best: bool = False) -> Checkpoint:
+    """A checkpoint folder itself, or of a run folder the newest whole checkpoint, or the one with the highest mean
+    return; says which are damaged."""
     if (path / checkpoint.MANIFEST).is_file():
+        if best:
+            raise one_checkpoint(path, "one of them")
         return checkpoint.read(path)
-    saved, problems = checkpoint.newest(path / "checkpoints")
+    saved, problems = (checkpoint.highest if best else checkpoint.newest)(path / "checkpoints")
     for line in checkpoint.fallback(saved, problems):
         warn(line)
+    if saved is None and best and checkpoint.found(path / "checkpoints"):
+        raise UserError(f"{path} has no checkpoint with a mean return yet: no episode had ended; leave out --best")
     if saved is None:
         raise UserError(f"{path} has no checkpoint yet")
     return saved
+
+
+def checkpoint_text(card: dict[str, Any], best: bool = False) -> str:
+    """Which checkpoint an agent comes from, in one line."""
+    score = "no episode has ended" if card["score"] is None else f"mean return {card['score']:,.1f} of 100 episodes"
+    chosen = "best checkpoint" if best else "checkpoint"
+    return f"{chosen}: iteration {card['iteration']:,}, {card['frames']:,} frames, {score}"
 
 
 def from_checkpoint(saved: Checkpoint) -> tuple[dict[str, Any], dict[str, Tensor]]:
@@ -113,10 +141,10 @@ def from_checkpoint(saved: Checkpoint) -> tuple[dict[str, Any], dict[str, Tensor
 # --- the small file ----------------------------------------------------------------------------------
 
 
-def export_agent(run: Path, out: Path | None = None, half: bool = False, bonus: bool = True) -> Path:
+def export_agent(run: Path, out: Path | None = None, half: bool = False, bonus: bool = True, best: bool = False) -> Path:
     """Write the agent of a run (or of a file) to NAME.safetensors, and its card beside it; `half` stores weights in 16
-    bits, without `bonus` the policy alone is stored."""
-    card, tensors = read_agent(run) if run.is_file() else from_checkpoint(find_checkpoint(run))
+    bits, without `bonus` the policy alone is stored; `best` takes the best checkpoint instead of the newest."""
+    card, tensors = card_and_tensors(run, best)
     if not bonus and any(key.startswith("bonus/") for key in tensors):  # the bonus `none` has nothing to leave out
         tensors = {key: tensor for key, tensor in tensors.items() if key.startswith("policy/")}
         card = card | {NO_BONUS: True}

@@ -4,6 +4,7 @@ NAME/README.md              the card, with the metadata that model hubs read
      agent.safetensors.xz   the policy in 16 bits (with `rnd export --bonus yes` the bonus too)
      agent.json             its description
      evaluation.json        `rnd evaluate`
+     trace.json             `rnd evaluate --trace`; `rnd replay zoo:NAME` plays it
      episode.mp4, .png      `rnd watch`
      config.json, run.json, rooms.json   what the run wrote
      metrics.csv, timing.csv             the same, with fewer rows
@@ -35,6 +36,7 @@ INDEX = Path(__file__).with_name("zoo.json")
 AGENT = "agent.safetensors.xz"
 DESCRIPTION = "agent.json"
 EVALUATION = "evaluation.json"
+TRACE = "trace.json"
 NO_BONUS = "bonus_left_out"
 """Key in the description of an agent whose file has the policy alone."""
 VARIABLE = "RND_ZOO"

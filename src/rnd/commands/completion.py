@@ -18,7 +18,7 @@ _rnd() {{
     if [ "$COMP_CWORD" = 1 ]; then command=""; fi
     case "$command $3" in
         " "*) words="{commands}" ;;
-        *" --config" | *" --out" | *" --against") ;;
+        *" --config" | *" --out" | *" --against" | *" --trace") ;;
 {cases}
     esac
     COMPREPLY=($(compgen -W "$words" -- "$2"))
@@ -60,7 +60,7 @@ def names(command: str) -> list[str]:
 
 def tables() -> dict[str, tuple[Any, str]]:
     """Every command with the dataclass of its flags, or an instance with the defaults, and its description."""
-    from rnd.commands import bench, evaluate, export, import_, paper, report, resume, train, watch, zoo
+    from rnd.commands import bench, evaluate, export, import_, paper, replay, report, resume, train, watch, zoo
     from rnd.config.presets import DEFAULT_JOB, preset
     from rnd.report.options import WatchOptions
 
@@ -72,6 +72,7 @@ def tables() -> dict[str, tuple[Any, str]]:
         "report": (report.Options, report.DESCRIPTION),
         "watch": (WatchOptions, watch.DESCRIPTION),
         "evaluate": (evaluate.Options, evaluate.DESCRIPTION),
+        "replay": (replay.Options, replay.DESCRIPTION),
         "zoo": (zoo.Options, zoo.DESCRIPTION),
         "paper": (paper.Options, COMMANDS["paper"][1]),
         **{name: (module.Options, str(module.__doc__)) for name, module in programs.items()},

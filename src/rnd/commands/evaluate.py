@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rnd.cli import parse, positional
+from rnd.cli import optional_value, parse, positional
 from rnd.config import Config
 from rnd.config.presets import is_minigrid
 from rnd.config.ranges import PositiveInt, Seed
@@ -24,6 +24,8 @@ DESCRIPTION = (
     ".safetensors file, or zoo:NAME."
 )
 
+DEFAULT_TRACE = "default"
+
 
 @dataclass(frozen=True)
 class Options:
@@ -35,10 +37,15 @@ class Options:
     """The same seed plays the same episodes."""
     greedy: bool = False
     """Take the most probable action instead of a sample."""
+    best: bool = False
+    """Take the run's checkpoint with the highest mean return of 100 episodes instead of the newest."""
     against: str | None = None
     """Another agent: play the same episodes with it, and print the difference with its interval."""
     video: bool = False
     """Write a video of the best episode, as `rnd watch` does."""
+    trace: str | None = None
+    """Write the actions of the best episode, which `rnd replay` plays again without the agent; the file may be left
+    out: RUN/trace.json, or runs/evaluate/NAME-trace.json."""
     device: str = "auto"
     """auto, cpu, cuda or cuda:N."""
     out: str | None = None
@@ -50,12 +57,13 @@ class Options:
 
 
 def main(arguments: list[str]) -> None:
+    optional_value("--trace", arguments, DEFAULT_TRACE)
     target = positional(Options, arguments, "rnd evaluate RUN_OR_FILE: name a run folder or an exported agent")
     options = parse(Options, arguments, prog="rnd evaluate RUN_OR_FILE", description=DESCRIPTION)
 
     from rich.console import Console
 
-    from rnd.checkpoint.export import load_agent
+    from rnd.checkpoint.export import agent_name, checkpoint_text, load_agent
     from rnd.checkpoint.zoo import locate
     from rnd.device.devices import resolve_device
     from rnd.foundation.console import say
@@ -63,10 +71,12 @@ def main(arguments: list[str]) -> None:
     from rnd.report.options import WatchOptions
     from rnd.report.watch import watch
     from rnd.training.evaluation import difference
+    from rnd.training.replay import record
 
     console, path = Console(), locate(target, options.zoo)
     device = resolve_device(Config(device=options.device))
-    agent = load_agent(path, device, options.trust)
+    agent = load_agent(path, device, options.trust, options.best)
+    say(console, checkpoint_text(agent.card, options.best))
     other = load_agent(locate(options.against, options.zoo), device, options.trust) if options.against else None
     out = Path(options.out) if options.out else default_out(path)
     result = play(agent, options, console)
@@ -84,10 +94,14 @@ def main(arguments: list[str]) -> None:
     make_folder(out.parent, path)
     write_json(out, data)
     say(console, f"  {out}")
+    if options.trace:
+        file = default_trace(path) if options.trace == DEFAULT_TRACE else Path(options.trace)
+        make_folder(file.parent, path)
+        write_json(file, record(agent, agent_name(path), result).to_dict())
+        say(console, f"  {file}; to play it: rnd replay {file}")
     if options.video:
-        for written in watch(
-            path, WatchOptions(number=result.best_episode, seed=options.seed, trust=options.trust), console
-        ):
+        shown = WatchOptions(number=result.best_episode, seed=options.seed, best=options.best, trust=options.trust)
+        for written in watch(path, shown, console):
             say(console, f"  {written}")
 
 
@@ -99,6 +113,14 @@ def default_out(path: Path) -> Path:
     if (path / "config.json").is_file():
         return path / EVALUATION
     return Path(Config.out) / "evaluate" / f"{agent_name(path)}.json"
+
+
+def default_trace(path: Path) -> Path:
+    """RUN/trace.json, or for a file or a checkpoint beside its evaluation."""
+    from rnd.checkpoint.zoo import TRACE
+
+    beside = default_out(path)
+    return beside.with_name(TRACE) if (path / "config.json").is_file() else beside.with_name(f"{beside.stem}-{TRACE}")
 
 
 def play(agent: SavedAgent, options: Options, console: Console) -> Evaluation:

@@ -34,6 +34,8 @@ class Options:
     card: bool = False
     """Write a folder for the zoo: agent in 16 bits, card, evaluation and video, where they were made, and tables of at
     most 1,000 rows."""
+    best: bool = False
+    """Take the checkpoint with the highest mean return of 100 episodes instead of the newest."""
     max_part: str | None = None
     """Largest size of a file, for example 15MB; means --checkpoint."""
 
@@ -41,14 +43,18 @@ class Options:
 def main(arguments: list[str]) -> None:
     name = positional(Options, arguments, "rnd export RUN: name the run folder, for example runs/my-run")
     options = parse(Options, arguments, prog="rnd export RUN", description=DESCRIPTION)
-    run, out = Path(name), Path(options.out) if options.out else None
-    if not (run / "config.json").is_file():
-        raise UserError(f"{run} is not a run folder: it has no config.json")
 
     from rnd.checkpoint import zoo
     from rnd.checkpoint.card import write_card
-    from rnd.checkpoint.export import export_agent
+    from rnd.checkpoint.export import checkpoint_text, export_agent, one_checkpoint, unpacked_name
     from rnd.checkpoint.parts import export_parts, parse_size
+    from rnd.foundation.files import read_json
+
+    run, out = Path(name), Path(options.out) if options.out else None
+    if options.best and run.is_file():
+        raise one_checkpoint(run, "an exported agent")
+    if not (run / "config.json").is_file():
+        raise UserError(f"{run} is not a run folder: it has no config.json")
 
     if options.half and (options.checkpoint or options.max_part):
         raise UserError(
@@ -56,17 +62,23 @@ def main(arguments: list[str]) -> None:
         )
     if options.bonus and (options.checkpoint or options.max_part):
         raise UserError("--bonus is for the agent alone: a checkpoint without it could not continue; leave it out")
+    if options.best and (options.checkpoint or options.max_part):
+        raise UserError("--best is for an agent: a run continues from its newest checkpoint; leave it out")
     if options.card:
         if options.checkpoint or options.max_part:
             raise UserError("--card is for an agent, not for a checkpoint: leave out --checkpoint and --max-part")
         if out is None:
             where = zoo.source()
             out = (where if isinstance(where, Path) else Path("results")) / run.resolve().name
-        done = f"card in {write_card(run, out, options.bonus == 'yes')}"
+        written = write_card(run, out, options.bonus == "yes", options.best)
+        done = [checkpoint_text(read_json(written / "agent.json"), options.best), f"card in {written}"]
     elif options.checkpoint or options.max_part:
         size = parse_size(options.max_part) if options.max_part else None
-        written = export_parts(run, out or run / "export" / "parts", size)
-        done = f"{len(written)} files in {written[0].parent}; to join them: rnd import {written[0].parent}"
+        parts = export_parts(run, out or run / "export" / "parts", size)
+        done = [f"{len(parts)} files in {parts[0].parent}; to join them: rnd import {parts[0].parent}"]
     else:
-        done = f"agent in {export_agent(run, out, options.half, options.bonus != 'no')}"
-    print(printable(done))
+        written = export_agent(run, out, options.half, options.bonus != "no", options.best)
+        description = read_json(unpacked_name(written).with_suffix(".json"))
+        done = [checkpoint_text(description, options.best), f"agent in {written}"]
+    for line in done:
+        print(printable(line))

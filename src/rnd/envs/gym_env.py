@@ -59,8 +59,7 @@ class GymEnv(Env):
             has_cells=grid,
         )
         action = self.spec.action
-        discrete = action.kind != "continuous"
-        self.log_type = np.min_scalar_type(max(action.sizes) - 1) if discrete else np.dtype(action.dtype)
+        self.log_type = action.smallest
         self.max_log = MAX_EPISODE_STEPS * self.log_type.itemsize * math.prod(action.shape)
         self.log = bytearray()
         """The actions since the start of the episode, in the smallest integers that hold them."""

@@ -63,6 +63,11 @@ class ActionSpec:
     def dtype(self) -> Any:
         return np.float32 if self.kind == "continuous" else np.int64
 
+    @property
+    def smallest(self) -> np.dtype[Any]:
+        """The smallest type that holds an action, to keep many of them."""
+        return np.dtype(np.float32) if self.kind == "continuous" else np.min_scalar_type(max(self.sizes) - 1)
+
 
 @dataclass(frozen=True)
 class EnvSpec:

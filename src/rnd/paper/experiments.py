@@ -35,7 +35,8 @@ TABLE1: dict[str, dict[str, float]] = {
     "SOTA": dict(zip(SIX_GAMES, (2_209, 3_700, 0, 15_806, 12_380, 1_813), strict=True)),
     "Avg. Human": dict(zip(SIX_GAMES, (3_351, 4_753, 6_464, 69_571, 12_327, 1_188), strict=True)),
 }
-"""Table 1 of the paper: final mean returns; "SOTA" is the best earlier work at that time."""
+"""Table 1 of the paper: final mean returns; its own three methods have a recurrent policy, "SOTA" is the best earlier
+work at that time."""
 
 METHODS = {"RND": "rnd", "Dynamics": "dynamics", "PPO": "none"}
 """The three methods of table 1 and the names of their bonuses."""

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 from rich.console import Console
 
-from rnd.checkpoint.export import SavedAgent, agent_name, load_agent
+from rnd.checkpoint.export import SavedAgent, agent_name, checkpoint_text, load_agent
 from rnd.config import Config
 from rnd.config.ranges import check_ranges
 from rnd.foundation.console import say
@@ -33,7 +33,8 @@ def watch(path: Path, options: WatchOptions, console: Console, note: str = "") -
     check_ranges(options)
     stem = Path(options.out) if options.out else default_stem(path)
     video = stem.with_name(stem.name + ".mp4")
-    agent = load_agent(path, "cpu", options.trust)
+    agent = load_agent(path, "cpu", options.trust, options.best)
+    say(console, checkpoint_text(agent.card, options.best))
     make_folder(stem.parent, path)
     rooms = agent.config.env.id.startswith("ALE/")
     if agent.bonus is None:

@@ -6,6 +6,7 @@ are played beside it, and every episode counts once: short ones no more often th
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -46,6 +47,8 @@ class Evaluation:
     """In steps of the agent."""
     rooms: list[list[int]]
     """Rooms entered in each episode, where the game has them."""
+    actions: np.ndarray
+    """[steps, ...] of the best episode, in the smallest type that holds them."""
     success_return: float | None = None
     """An episode with a higher return is a success."""
 
@@ -105,11 +108,14 @@ def evaluate(
 
     `progress` is called with the number of finished episodes."""
     played: list[Episode] = []
-    success_return = None
+    success_return, best, actions = None, -math.inf, np.empty(0)
     for first in range(0, episodes, AT_ONCE):
         config = evaluation_config(agent.config, seed, first, min(AT_ONCE, episodes - first))
-        some, success_return = play_at_once(agent, config, seed, greedy, progress)
+        some, actions_TN, success_return = play_at_once(agent, config, seed, greedy, progress)
         played += some
+        top = int(np.argmax([one.episode_return for one in some]))
+        if some[top].episode_return > best:
+            best, actions = some[top].episode_return, np.stack([row[top] for row in actions_TN[: some[top].length]])
     return Evaluation(
         agent.config.env.id,
         int(agent.card["frames"]),
@@ -118,6 +124,7 @@ def evaluate(
         [one.episode_return for one in played],
         [one.length for one in played],
         [sorted(one.rooms) for one in played],
+        actions,
         success_return,
     )
 
@@ -131,10 +138,11 @@ def evaluation_config(config: Config, seed: int, first: int, count: int) -> Conf
 
 def play_at_once(
     agent: SavedAgent, config: Config, seed: int, greedy: bool, progress: Callable[[int], None]
-) -> tuple[list[Episode], float | None]:
-    """The first episode of every environment of `config`, and above which return one is a success. Environments that
-    have played theirs step on, without the policy."""
+) -> tuple[list[Episode], list[np.ndarray], float | None]:
+    """The first episode of every environment of `config`, the actions of every step, and above which return an episode
+    is a success. Environments that have played theirs step on, without the policy."""
     count, cpu, found = config.env.num_envs, torch.device("cpu"), dict[int, Episode]()
+    taken: list[np.ndarray] = []
     generators = [
         torch.Generator().manual_seed(environment_seed(seed, config.env.first + i) >> 1) for i in range(count)
     ]
@@ -146,6 +154,7 @@ def play_at_once(
             rows = [i for i in range(count) if i not in found]
             noise = torch.cat([act.draw_noise(env.spec.action, (1,), generators[i], cpu) for i in rows])
             actions[rows] = actor.act(obs, first, noise * (not greedy), rows).cpu()
+            taken.append(actions.numpy().astype(env.spec.action.smallest))
             step = env.step(actions)
             for episode in step.info.episodes:
                 found.setdefault(episode.env, episode)
@@ -158,4 +167,4 @@ def play_at_once(
             state = env.state_dict()
             endless = [i for i in range(count) if i not in found]
             found |= {i: Episode(i, float(state["returns"][i]), MAX_STEPS, frozenset()) for i in endless}
-        return [found[i] for i in range(count)], env.spec.success_return
+        return [found[i] for i in range(count)], taken, env.spec.success_return

@@ -141,7 +141,9 @@ def from_checkpoint(saved: Checkpoint) -> tuple[dict[str, Any], dict[str, Tensor
 # --- the small file ----------------------------------------------------------------------------------
 
 
-def export_agent(run: Path, out: Path | None = None, half: bool = False, bonus: bool = True, best: bool = False) -> Path:
+def export_agent(
+    run: Path, out: Path | None = None, half: bool = False, bonus: bool = True, best: bool = False
+) -> Path:
     """Write the agent of a run (or of a file) to NAME.safetensors, and its card beside it; `half` stores weights in 16
     bits, without `bonus` the policy alone is stored; `best` takes the best checkpoint instead of the newest."""
     card, tensors = card_and_tensors(run, best)

@@ -26,12 +26,14 @@ html_title = f"rnd {release}"
 myst_heading_anchors = 3
 autodoc_typehints = "description"
 autodoc_mock_imports = ["stable_baselines3", "torchrl", "tensordict"]
-exclude_patterns = ["_build"]
+exclude_patterns = ["_build", "log.md"]
+smartquotes = False
+default_role = "code"
 
 
 def flags_page() -> str:
     """Every command with its flags, from the dataclasses that they are read from."""
-    lines = ["# Commands and flags", "", "After reading this page you know every flag. It is made from the code.", ""]
+    lines = ["# Commands and flags", "", "Every flag, made from the code.", ""]
     for name, (options, description) in tables().items():
         table = rows(options, "--")
         lines += [f"## `rnd {name}`", "", description, ""]
@@ -69,9 +71,30 @@ def field_texts(cls: type) -> dict[str, str]:
 
 
 def without_files(app: Sphinx, name: str, source: list[str]) -> None:
-    """Links to files of the repository lead nowhere on the site: their text alone stays."""
-    source[0] = re.sub(r"(?<!!)\[([^\]]+)\]\(\.\./[^)]*\)", lambda m: m[1] if "`" in m[1] else f"`{m[1]}`", source[0])
+    """Links to files that are not pages of the site lead nowhere there: their text alone stays."""
+    docs = Path(__file__).parent
+    folder = (docs / name).parent
+
+    def link(found: re.Match[str]) -> str:
+        text, target = found[1], (folder / found[2]).resolve()
+        if target.is_relative_to(docs) and target.exists() and target.name not in exclude_patterns:
+            return found[0]
+        return text if "`" in text else f"`{text}`"
+
+    source[0] = re.sub(r"(?<!!)\[([^\]]+)\]\(([^):#\s]+)(?:#[^)]*)?\)", link, source[0])
+
+
+def parameters(app: Sphinx, what: str, name: str, item: object, options: object, lines: list[str]) -> None:
+    """List items of a docstring that begin with parameters (- `lr`: ...) describe them in Sphinx's own words."""
+    items = re.split(r"^(?=- )", "\n".join(lines), flags=re.MULTILINE)
+    for number, text in enumerate(items):
+        if found := re.match(r"- ((?:`\w+`(?:, )?)+): ((?:.*\n(?:  .*\n?)*)|.*$)", text):
+            described = " ".join(found[2].split())
+            fields = [f":param {parameter}: {described}" for parameter in re.findall(r"`(\w+)`", found[1])]
+            items[number] = "\n".join(fields) + "\n" + text[found.end() :]
+    lines[:] = "".join(items).split("\n")
 
 
 def setup(app: Sphinx) -> None:
     app.connect("source-read", without_files)
+    app.connect("autodoc-process-docstring", parameters)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from rnd.training.evaluation import Evaluation
     from rnd.training.returns import two_streams
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 _HOMES = {
     "Agent": "rnd.api",

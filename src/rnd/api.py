@@ -36,8 +36,11 @@ from rnd.training.evaluation import Evaluation, evaluate
 def train(game: str | Config = DEFAULT_JOB, *, quiet: bool = False, **overrides: Any) -> Agent:
     """Train a new run, as `rnd train GAME` does, and return its agent. The run folder is `agent.path`.
 
-    `overrides` are fields of the config (`rnd train --help` lists them), groups of fields as dictionaries:
-    `rnd.train("montezuma", frames=10_000_000, env={"num_envs": 32}, bonus_options={"features": 256})`.
+    `rnd.train("montezuma", frames=10_000_000, env={"num_envs": 32}, bonus_options={"features": 256})`
+
+    - `game`: a game of the paper, `ALE/NAME-v5`, a Gymnasium id, `module:function`, or a whole `rnd.Config`.
+    - `quiet`: print nothing.
+    - `overrides`: fields of the config (`rnd train --help` lists them), groups of fields as dictionaries.
     """
     from rich.console import Console
 
@@ -51,10 +54,15 @@ def train(game: str | Config = DEFAULT_JOB, *, quiet: bool = False, **overrides:
 
 
 def load(path: str | Path, device: str = "cpu", seed: int = 0, trusted: bool = False, best: bool = False) -> Agent:
-    """The agent of a run folder (its newest whole checkpoint), of a checkpoint, of a file of `rnd export`, or zoo:NAME.
+    """The trained agent that a path names.
 
-    `seed`: of the actions that it samples. `trusted`: code that it names (`module:attribute`) may be imported. `best`:
-    of a run folder, the checkpoint with the highest mean return of 100 episodes; `agent.card` says which it is."""
+    - `path`: a run folder (its newest whole checkpoint), a checkpoint, a file of `rnd export`, or `zoo:NAME`.
+    - `device`: where its networks compute: `cpu`, `cuda`, `cuda:1`.
+    - `seed`: of the actions that it samples.
+    - `trusted`: code that the agent's config names (`module:attribute`) may be imported.
+    - `best`: of a run folder, take the checkpoint with the highest mean return of 100 episodes instead of the newest;
+      `agent.card` says which it is.
+    """
     found = zoo.locate(str(path))
     return Agent(export.load_agent(found, device, trusted, best), found, seed, best)
 
@@ -111,7 +119,12 @@ class Agent:
         self._actor: Actor | None = None
 
     def act(self, obs: Any, first: Any = False, deterministic: bool = False) -> Any:
-        """Actions for one observation, or for a batch (N, ...), as the environment takes them."""
+        """Actions for one observation, or for a batch (N, ...), as the environment takes them.
+
+        - `obs`: as the environment gives them.
+        - `first`: the observation is the first of its episode; one value, or one per environment.
+        - `deterministic`: the most likely action instead of a sampled one.
+        """
         obs_NX, single = self._encoded(obs)
         count = len(obs_NX)
         if self._actor is None or len(self._actor.age) != count:
@@ -123,8 +136,11 @@ class Agent:
 
     @torch.no_grad()
     def bonus(self, obs: Any, before: Any = None, actions: Any = None) -> Any:
-        """Raw bonus of observations: how new the trained agent finds them. `before` and `actions` as in `rnd.Bonus`,
-        for bonuses that read them."""
+        """Raw bonus of observations: how new the trained agent finds them.
+
+        - `obs`: one observation or a batch (N, ...).
+        - `before`, `actions`: s_t and a_t, for bonuses that read them.
+        """
         if self._bonus is None:
             raise UserError(f"{self.path} has no bonus: its file has the policy alone; load the run that it is from")
         obs_NX, single = self._encoded(obs)
@@ -142,14 +158,23 @@ class Agent:
         return float(scores_N[0]) if single else scores_N
 
     def evaluate(self, episodes: int = 100, seed: int = 1, greedy: bool = False) -> Evaluation:
-        """Play episodes in environments of its own, as `rnd evaluate` does."""
+        """Play episodes in environments of its own, as `rnd evaluate` does.
+
+        - `episodes`: how many, one per environment.
+        - `seed`: of the environments and of the sampled actions.
+        - `greedy`: take the most likely actions instead of sampling.
+        """
         if episodes < 1:
             raise UserError(f"episodes must be 1 or more, not {episodes}")
         return evaluate(self._parts, episodes, seed, greedy)
 
     def watch(self, episodes: int = 1, seed: int = 1) -> list[Path]:
-        """Play episodes and write the best one as video, strip of frames and table, as `rnd watch` does; returns the
-        paths of .mp4, .png, .svg and .csv (without a bonus .mp4 and .csv)."""
+        """Play episodes and write the best one as video, strip of frames and table, as `rnd watch` does. Returns the
+        paths of .mp4, .png, .svg and .csv (without a bonus .mp4 and .csv).
+
+        - `episodes`: how many are played; the one with the highest return is written.
+        - `seed`: of the environments and of the sampled actions.
+        """
         from rich.console import Console
 
         from rnd.report.watch import watch

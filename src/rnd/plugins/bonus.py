@@ -50,11 +50,16 @@ class Bonus:
 
     - `name`: rnd, dynamics, autoencoder, count, zero, snd-v, snd-vic, drnd, noveld, none, or your own
       `module:Class`.
-    - `observation_space`: of one environment. `action_space`: needed by bonuses that read a_t (dynamics, snd-vic).
+    - `observation_space`: of one environment.
+    - `num_envs`: environments that are stepped together, N.
+    - `action_space`: needed by bonuses that read a_t (dynamics, snd-vic).
+    - `lr`: learning rate of its optimiser, Adam.
     - `gamma`: discount of the running sum by whose std the reward is divided.
     - `epochs`, `minibatches`: of an update; a minibatch is N / minibatches whole environments. The default is the
       paper's 4, or the largest number below it that divides N.
     - `update_every`: update by itself after so many steps. Without it you call `update`.
+    - `device`: `auto`, `cpu`, `cuda`, `cuda:1`.
+    - `seed`: of its networks and random draws.
     - `options`: those of the bonus, as `features=512, hidden=256, keep=None, clip=5.0` (docs/bonuses.md).
     """
 
@@ -171,8 +176,11 @@ class Bonus:
     def score(self, next_obs: Any, obs: Any = None, actions: Any = None) -> Any:
         """Raw bonus of transitions, in the leading shape of `next_obs`, which may be any. Changes nothing.
 
-        `obs` and `actions` are read by `dynamics` and `snd-vic` alone, `obs` by `noveld` too: here it takes every
-        visit for the first of its episode."""
+        - `next_obs`: s_{t+1}.
+        - `obs`: s_t; read by `dynamics`, `snd-vic` and `noveld`, which takes every visit here for the first of its
+          episode.
+        - `actions`: a_t; read by `dynamics` and `snd-vic`.
+        """
         lead = self.encoder.lead(next_obs)
         steps = self.encoder(next_obs, obs, actions, lead if len(lead) == 2 else (1, math.prod(lead)))
         return like(next_obs, steps.chunked(self.module.score).float().reshape(lead))
@@ -185,9 +193,12 @@ class Bonus:
         A rollout is scaled by a std that knows all its steps, as in the paper; a step by one that knows the
         steps until then. The first step of all is 0: one step has no std.
 
-        `valid` is False where a step is no transition, as where a vector environment resets (NEXT_STEP): its reward is
-        0, and nothing learns from it. `done` is True where the step ended its episode, terminated or truncated; only
-        bonuses that know first visits (`noveld`) read it, and `reset_episodes`.
+        - `next_obs`: s_{t+1}; where an episode ended, its final observation.
+        - `obs`, `actions`: s_t and a_t, for bonuses that read them.
+        - `valid`: False where a step is no transition, as where a vector environment resets (NEXT_STEP): its reward is
+          0, and nothing learns from it.
+        - `done`: True where the step ended its episode, terminated or truncated; only bonuses that know first visits
+          (`noveld`) read it.
         """
         lead = self.encoder.lead(next_obs)
         if len(lead) not in (1, 2) or lead[-1] != self.num_envs:
@@ -373,9 +384,13 @@ class Bonus:
 
     @classmethod
     def load(cls, path: str | Path, device: str = "auto", num_envs: int | None = None, trusted: bool = False) -> Bonus:
-        """The bonus that `save` wrote, exactly. `num_envs`: for another number of environments.
+        """The bonus that `save` wrote, exactly.
 
-        `trusted`: code that it names (`module:Class`) may be imported."""
+        - `path`: the file.
+        - `device`: `auto`, `cpu`, `cuda`, `cuda:1`.
+        - `num_envs`: for another number of environments.
+        - `trusted`: code that it names (`module:Class`) may be imported.
+        """
         path = Path(path)
         with read_errors(path, "a bonus saved by rnd"):
             card, tensors = read_tensors(path, CARD, "a bonus saved by rnd", FORMAT)

@@ -31,6 +31,11 @@ class IntrinsicReward(IntrinsicRewardMixin, VectorWrapper):
     The autoreset mode is read from the environment. SAME_STEP: the final observations in the infos are scored where
     episodes end. NEXT_STEP: the step that resets is no transition; its intrinsic reward is 0 and nothing learns from
     it. DISABLED: you reset, and every step is a transition.
+
+    - `env`: the vector environment.
+    - `bonus`: a `rnd.Bonus` for its number of environments.
+    - `coef`: weight of the intrinsic reward in the sum.
+    - `combine`: the reward that `step` returns: "sum" of both, "info": the extrinsic alone, or "only" the intrinsic.
     """
 
     def __init__(self, env: Any, bonus: Bonus, coef: float = 1.0, combine: Combine = "sum"):
@@ -70,7 +75,12 @@ class IntrinsicReward(IntrinsicRewardMixin, VectorWrapper):
 
 
 class IntrinsicRewardEnv(IntrinsicRewardMixin, gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
-    """The same for one environment. Its bonus has `num_envs=1`."""
+    """The same for one environment.
+
+    - `env`: the environment.
+    - `bonus`: a `rnd.Bonus` with `num_envs=1`.
+    - `coef`, `combine`: as in `IntrinsicReward`.
+    """
 
     def __init__(self, env: gymnasium.Env[Any, Any], bonus: Bonus, coef: float = 1.0, combine: Combine = "sum"):
         RecordConstructorArgs.__init__(self, bonus=bonus, coef=coef, combine=combine)

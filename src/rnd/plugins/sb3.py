@@ -43,7 +43,13 @@ except ImportError as error:
 
 class VecIntrinsicReward(IntrinsicRewardMixin, VecEnvWrapper):
     """Adds an intrinsic reward to a VecEnv; both parts are in the infos. Inside of `VecNormalize` and `VecFrameStack`:
-    the bonus normalises observations itself, and its target must not see another normaliser change."""
+    the bonus normalises observations itself, and its target must not see another normaliser change.
+
+    - `venv`: the environments.
+    - `bonus`: a `rnd.Bonus` for their number.
+    - `coef`: weight of the intrinsic reward in the sum.
+    - `combine`: the reward that `step` returns: "sum" of both, "info": the extrinsic alone, or "only" the intrinsic.
+    """
 
     def __init__(self, venv: VecEnv, bonus: Bonus, coef: float = 1.0, combine: Combine = "sum"):
         super().__init__(venv)
@@ -81,8 +87,13 @@ def final_observations(obs: Any, dones: np.ndarray, infos: Any) -> Any:
 
 
 class IntrinsicRewardCallback(BaseCallback):
-    """Updates the bonus of a `VecIntrinsicReward` after every rollout, unless it has `update_every`; logs it; and
-    saves it: every `save_freq` calls (as CheckpointCallback counts) and at the end, as NAME_STEPS_steps.safetensors."""
+    """Updates the bonus of a `VecIntrinsicReward` after every rollout, unless it has `update_every`; logs and saves it.
+
+    - `save_path`: folder of the saved bonuses, NAME_STEPS_steps.safetensors; None saves nothing.
+    - `save_freq`: calls between two of them, as CheckpointCallback counts; at the end the bonus is saved always.
+    - `name_prefix`: NAME.
+    - `verbose`: as in other callbacks.
+    """
 
     def __init__(self, save_path: str | None = None, save_freq: int = 0, name_prefix: str = "bonus", verbose: int = 0):
         super().__init__(verbose)
@@ -144,12 +155,18 @@ class TwoHeadMultiInputPolicy(TwoValueHeads, MultiInputActorCriticPolicy):
 
 
 class RNDPPO(PPO):
-    """PPO with the paper's exploration: `gamma` is the discount of the extrinsic stream, `gamma_int` that of the
-    intrinsic one. Defaults are the paper's; all other arguments are PPO's.
+    """PPO with the paper's exploration and two value heads. Defaults are the paper's; arguments that are not listed are
+    PPO's.
 
-    `vf_coef` multiplies the mean over both value heads: 1.0 is one half of each squared error. `bonus_kwargs` are those
-    of `rnd.Bonus`. Before the first rollout a random policy takes `warm_up_steps` steps in every environment, which
-    initialise the observation statistics; they are not counted in `num_timesteps`.
+    - `gamma`: discount of the extrinsic stream.
+    - `gamma_int`: discount of the intrinsic stream.
+    - `vf_coef`: multiplies the mean over both value heads: 1.0 is one half of each squared error.
+    - `ext_coef`, `int_coef`: weight of the stream's advantages in their sum.
+    - `episodic_int`: the intrinsic return ends with the episode; in the paper it does not.
+    - `bonus`: name of the bonus, as in `rnd.Bonus`.
+    - `bonus_kwargs`: other arguments of `rnd.Bonus`.
+    - `warm_up_steps`: steps of a random policy in every environment before the first rollout, which initialise the
+      observation statistics; they are not counted in `num_timesteps`.
     """
 
     _last_obs: Any

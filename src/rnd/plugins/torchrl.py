@@ -35,8 +35,10 @@ class IntrinsicReward(Transform):
     batch [N, T] or [T] of a collector (`Collector(..., postproc=...)`, or by you) it sees whole rollouts, and is then
     the paper's agent to the bit. Use one of the two ways.
 
-    `in_key`: the observation; default "observation", or "pixels" where TorchRL calls it so, as it does with images.
-    With a dictionary space, the keys of the space are read instead.
+    - `bonus`: a `rnd.Bonus` for the number of environments.
+    - `in_key`: the observation; default "observation", or "pixels" where TorchRL calls it so, as it does with images.
+      With a dictionary space, the keys of the space are read instead.
+    - `out_key`: where the intrinsic reward is written.
     """
 
     def __init__(self, bonus: Bonus, in_key: Any = None, out_key: Any = "intrinsic_reward"):

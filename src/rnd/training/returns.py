@@ -116,10 +116,18 @@ def two_streams(
     int_coef: float = 1.0,
     episodic_int: bool = False,
 ) -> Targets:
-    """`combine` for agents of your own: arrays or tensors (T, N), values (T + 1, N) with that of the last observation.
+    """Advantages of the paper's two streams, for agents of your own: arrays or tensors (T, N).
 
-    `dones`: the episode ended with this step. `truncated_values`: V_ext(final observation) where a time limit ended it,
-    0 elsewhere. Returns the combined advantages and the returns of both value heads, in the kind of `rewards_ext`.
+    Returns the combined advantages and the returns of both value heads, in the kind of `rewards_ext`.
+
+    - `rewards_ext`, `rewards_int`: rewards of the stream, (T, N).
+    - `values_ext`, `values_int`: values of the stream, (T + 1, N); the last row is the value of the last observation.
+    - `dones`: the episode ended with this step.
+    - `truncated_values`: V_ext(final observation) where a time limit ended the episode, 0 elsewhere.
+    - `gamma_ext`, `gamma_int`: discount of the stream.
+    - `gae_lambda`: λ of the generalised advantage estimation.
+    - `ext_coef`, `int_coef`: weight of the stream's advantages in their sum.
+    - `episodic_int`: the intrinsic return ends with the episode; in the paper it does not.
     """
     given = (rewards_ext, rewards_int, values_ext, values_int, dones)
     rewards_TN, *rest = (torch.as_tensor(x) for x in given)

@@ -65,3 +65,11 @@ def test_no_modules_import_each_other():
         TopologicalSorter({module: imported(path) - {module} for module, path in MODULES.items() if module}).prepare()
     except CycleError as error:
         pytest.fail(f"a circle of imports: {' <- '.join(error.args[1])}")
+
+
+def test_the_image_of_the_layers_has_every_package_in_the_same_order():
+    page = (ROOT / "docs" / "architecture.md").read_text()
+    layers = re.search(r"^```\n( what a run is.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    assert layers is not None
+    rows = [line[17:] for line in layers[1].splitlines() if re.match(r" \w", line)]
+    assert [name.rstrip("/") for row in rows for name in row.split()] == PACKAGES

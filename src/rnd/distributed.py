@@ -177,7 +177,8 @@ class Ranks:
         return self._numbered(replace(config, ranks=self.world))
 
     def config_of_resumed_run(self, config: Config) -> Config:
-        """This rank's config of a run that may have had another number of ranks: the same environments in all."""
+        """This rank's config of a resumed run. The number of ranks may have changed; the total number of environments
+        has not."""
         total = config.ranks * config.env.num_envs
         if total % (self.world * config.minibatches):
             fits = [str(w) for w in range(1, 4 * self.world) if total % (w * config.minibatches) == 0]
@@ -207,7 +208,8 @@ class Ranks:
             raise LostRankError(f"{who}; rank {self.rank} stops too") from error
 
     def _missing(self) -> str | None:
-        """Which rank has exited or does not report in the rendezvous store, which exists longer than the ranks."""
+        """Names the rank that has exited or no longer reports. It is read from the rendezvous store, which outlives the
+        ranks."""
         assert self.store is not None
         others, deadline = {*range(self.world)} - {self.rank}, time.monotonic() + REPORT_SECONDS
         try:

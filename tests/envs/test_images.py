@@ -140,7 +140,7 @@ def test_a_long_vector_gets_advice():
     (note,) = make_encoder(spaces.Box(-np.inf, np.inf, (60, 80, 3)), "test")[0].notes
     assert note.startswith("test: an observation of 14,400 numbers") and "declare a Box" in note
     (note,) = make_encoder(box(RGB), "test", flatten=True)[0].notes
-    assert "without --policy mlp it is read as a image" in note
+    assert "without --policy mlp it is read as an image" in note
     assert make_encoder(spaces.Box(-1, 1, (1029,)), "test")[0].notes == ()
 
 

@@ -19,7 +19,8 @@ class Progress:
         self._total, self._done, self._begun = total, 0, time.monotonic()
 
     def __call__(self, what: str, measure: Callable[[], T], result: Callable[[T], str]) -> T:
-        """Measure `what`. Its name is printed before, its result and the time that the others may take after it."""
+        """Measure `what`. Prints its name before, and its result and the estimated time of the remaining measurements
+        after."""
         print(f"{self._done + 1} of {self._total}: {what} ... ", end="", file=sys.stderr, flush=True)
         try:
             measured = measure()

@@ -76,7 +76,7 @@ class TrainSpeed:
     synchronous: float
     overlapped: float
     of_its_limit: float
-    """Overlapped training over what it cannot pass: the slower of emulator and learner alone."""
+    """Speed of overlapped training over its limit: the slower of emulator alone and learner alone."""
     shares: dict[str, float]
     """Share of the synchronous wall time."""
     peak_gigabytes: float

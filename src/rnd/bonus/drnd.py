@@ -20,7 +20,7 @@ from rnd.envs.spec import ActionSpec, ObservationSpec
 from rnd.models.networks import target_network
 
 MIN_VARIANCE = 1e-8
-"""Smallest variance of the targets: they all agree on an observation that is exactly the mean."""
+"""Lower bound of the targets' variance, which is 0 where all targets agree."""
 
 
 class DRND(RND):
@@ -77,8 +77,8 @@ def drnd_bonus(prediction_Bk: Tensor, mean_Bk: Tensor, square_Bk: Tensor, alpha:
 
 
 def random_groups(draw_C: Tensor, weight_C: Tensor, groups: int) -> tuple[Tensor, Tensor]:
-    """Splits the samples that have weight into M random groups, as equal as possible: their places [M, S], and which of
-    these are used, for S does not depend on how many samples have weight."""
+    """Splits the samples whose weight is not 0 into M random groups of nearly equal size. Returns their indices [M, S],
+    and a mask of the entries in use: S is fixed, and groups may be smaller."""
     order_C = torch.where(weight_C > 0, draw_C, 2.0).argsort(stable=True)
     start = torch.arange(groups + 1, device=draw_C.device) * (weight_C > 0).sum() // groups
     rank_MS = start[:-1, None] + torch.arange(-(-len(draw_C) // groups), device=draw_C.device)

@@ -26,8 +26,8 @@ class EpisodeVisits:
 
     @torch.no_grad()
     def update(self, obs: Tensor, first_TN: Tensor) -> Tensor:
-        """Which of the observations 1 ... T are first visits, [T, N]; remembers them. `obs` [T + 1, N, X] starts with
-        the last observation before them; `first`: the episodes of those that begin one."""
+        """Returns a mask [T, N] of the observations 1 ... T that are first visits, and remembers them. `obs` [T + 1, N,
+        X] begins with the last observation before them. `first` marks observations that begin an episode."""
         steps = len(first_TN)
         episode = torch.cat([self.episode[None], self.episode + first_TN.cumsum(0)])
         keys = torch.cat([self.keys, mix(hash_rollout(obs) + weyl(episode + 1))])

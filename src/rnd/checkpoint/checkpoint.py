@@ -90,7 +90,7 @@ def serialise(metadata: dict[str, Any], state: dict[str, Any]) -> dict[str, byte
 
 
 def manifest(files: dict[str, bytes], metadata: dict[str, Any]) -> bytes:
-    """Holds its own hash, so that a flipped bit in the version is damage and not another version."""
+    """The manifest holds its own hash, so that a flipped bit in the version number is reported as damage."""
     content = {
         "format": FORMAT,
         "rnd": __version__,

@@ -197,7 +197,7 @@ def file_hash(data: bytes, at: int) -> str:
 
 
 def read_tensors(path: Path, key: str, what: str, version: int) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """The card and the tensors of what `write_tensors` wrote, which is `what` of format `version`."""
+    """The card and the tensors of a file of `write_tensors`. Refuses a file that is not `what` of format `version`."""
     try:
         data = read_file(path.resolve(), largest())
         if path.suffix == PACKED:

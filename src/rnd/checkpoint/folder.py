@@ -113,7 +113,7 @@ _LOCKS: set[int] = set()
 
 
 def _release_in_child() -> None:
-    """A forked environment worker must not keep a folder locked after its run has ended."""
+    """Closes the lock in forked environment workers: they must not keep the folder locked after the run has ended."""
     for descriptor in _LOCKS:
         os.close(descriptor)
     _LOCKS.clear()

@@ -24,7 +24,7 @@ from rnd.models.policy import make_policy
 
 
 class Saveable(Protocol):
-    """What this module needs of a trainer."""
+    """The attributes of a trainer that this module reads."""
 
     config: Config
     env: VectorEnv

@@ -28,8 +28,8 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 SWITCH_INTERVAL = 1e-4
-"""Seconds that a thread waits for the interpreter while another computes. With Python's own 5 ms the random agent
-waits for it several times per step: beside the compiler it took 19 s instead of 9."""
+"""Python's switch interval in seconds: how long a thread holds the interpreter while another waits. With the default of
+5 ms the random agent waits several times per step, and took 19 s beside the compiler instead of 9."""
 MAX_VARIANTS = 64
 """Variants of one compiled function. With PyTorch's own eight the ninth trainer of a notebook is not compiled."""
 WARM_UP = 3
@@ -118,8 +118,8 @@ def _side_stream(device: torch.device) -> torch.cuda.Stream:
 
 
 class DeviceEvent:
-    """A point in the device's work that the host waits for: asleep, so that the core is free for the emulator, or
-    spinning, where microseconds count (the emulator leaves one core to the thread that acts)."""
+    """A point in the device's work that the host waits for. The host sleeps, so that the core is free for the emulator.
+    With `spin` it spins, where microseconds count: the emulator leaves one core to the acting thread."""
 
     def __init__(self, device: torch.device, spin: bool = False):
         self._event = torch.cuda.Event(blocking=not spin) if device.type == "cuda" else None

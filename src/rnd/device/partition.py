@@ -17,8 +17,8 @@ import torch
 ACTING = 3 / 8
 """Share of the multiprocessors that acting has for itself."""
 GROUP = 8
-"""Multiprocessors that are not divided between the two partitions. Thread block clusters of this size run in both: the
-driver promises that for groups that it was asked for, but not for what is left over alone."""
+"""Multiprocessors per group. A group is never divided between the two partitions, so that thread block clusters of this
+size run in both. The driver promises that for the groups it is asked for, not for the remainder."""
 
 SM_RESOURCE = 1
 NON_BLOCKING = 1
@@ -87,7 +87,8 @@ class LibraryError(Exception):
 
 @cache
 def _split(device: torch.device, acting: float) -> tuple[SMPartition, SMPartition]:
-    """Made once per process: a driver has few such contexts, and it is unknown when the last tensor has left one."""
+    """Made once per process. A driver has few such contexts, and they cannot be freed: tensors may still be in use on
+    them."""
     torch.cuda.synchronize(device)  # the primary context exists
     driver, cublas = ctypes.CDLL("libcuda.so.1"), _cublas()
     number = torch.cuda.current_device() if device.index is None else device.index
@@ -123,7 +124,8 @@ def _groups(driver: Any, handle: Any) -> tuple[list[Resource], Resource]:
 
 
 def _share(groups: list[Resource], rest: Resource, acting: float) -> tuple[list[Resource], list[Resource]]:
-    """What acting gets, and what learning gets: the rest is too small for a part of its own."""
+    """The multiprocessors of acting and of learning. Learning also gets those that are too few for a group of their
+    own."""
     whole = sum(x.multiprocessors for x in groups) + rest.multiprocessors
     number = max(1, int(whole * acting) // GROUP)
     if number >= len(groups):

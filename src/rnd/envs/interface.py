@@ -166,7 +166,8 @@ class VectorEnv(ABC):
     # --- what the trainer calls ------------------------------------------------------------------
 
     def check_repeats(self) -> None:
-        """Play a while in environments that are thrown away. Those that do not repeat themselves restore no episode."""
+        """Find out, in environments that are then thrown away, whether episodes repeat from their seeds. Where they do
+        not, no episode can be restored."""
         self.repeats = self._repeats()
 
     def reset(self) -> Tensor:
@@ -292,7 +293,7 @@ class VectorEnv(ABC):
         return episodes, entered
 
     def _enter_room(self, i: int, name: str) -> list[int]:
-        """Environment `i` is in the room of this buffer: returns it where it was in another one before."""
+        """Reads the room of environment `i` from this buffer. Returns it if the environment has just entered it."""
         room = int(self.buffers[name][i])
         if room in (-1, self._room[i]):
             return []

@@ -19,9 +19,10 @@ from rnd.foundation.errors import RunError, UserError
 
 SCREEN = 84
 LAYOUTS = ("HW", "HWC", "CHW", "SHWC", "SCHW", "HWCS")
-"""Axes of a image: stacked frames (S, the newest last), height, width, channels."""
+"""Axes of an image: stacked frames (S, the newest last), height, width, channels."""
 MIN_SIDE, MIN_ICON = 36, 8
-"""A Box with shorter sides than the first is a image only if its channels and range leave no doubt."""
+"""Sides in pixels. A Box with sides of at least the first is an image; a smaller one only if its channels and range
+leave no doubt, and none below the second."""
 MAX_CHANNELS = 16
 """More channels, or stacked frames, than this are no image."""
 LONG_VECTOR = 4096
@@ -37,7 +38,7 @@ Encoder = Callable[[Any, np.ndarray], None]
 
 
 class WrongObservationError(RunError):
-    """An observation that is not of its space. Who made it, and when, is added where that is known."""
+    """An observation outside its space. The caller adds the environment and the step to the message."""
 
 
 def make_encoder(space: Any, env_id: str, flatten: bool = False) -> tuple[ObservationSpec, Encoder]:
@@ -54,9 +55,9 @@ def make_encoder(space: Any, env_id: str, flatten: bool = False) -> tuple[Observ
     if not len(low):
         raise UserError(f"{env_id} has no observation that a network can read; its observation space is {space}")
     bounds = (tuple(low.tolist()), tuple(high.tolist())) if np.isfinite([low, high]).any() else ((), ())
-    advice = "if it is a image, declare a Box(0, 255, (H, W, 3), uint8); if not, shorten it with a wrapper"
+    advice = "if it is an image, declare a Box(0, 255, (H, W, 3), uint8); if not, shorten it with a wrapper"
     if any(layouts.values()):
-        advice = "without --policy mlp it is read as a image"
+        advice = "without --policy mlp it is read as an image"
     long = [f"{env_id}: an observation of {len(low):,} numbers makes a large, slow network; {advice}"]
     texts = [name_of(path) for path, leaf in leaves.items() if type(leaf).__name__ == "Text"]
     unread = [f"{env_id}: the networks do not see its text {', '.join(texts)}"] * bool(texts)
@@ -98,7 +99,7 @@ def is_text(space: Any) -> bool:
 
 
 def layout_of(space: Any, grid: bool) -> str | None:
-    """The axes of a image, or None for what is none. `grid`: small boxes are the symbolic cells of MiniGrid.
+    """The axes of an image, or None for what is none. `grid`: small boxes are the symbolic cells of MiniGrid.
 
     A float image needs finite bounds: they say which numbers are black and white."""
     if type(space).__name__ != "Box" or not (space.dtype == np.uint8 or space.dtype.kind == "f"):
@@ -138,7 +139,7 @@ def stack_note(space: Any, layout: str, env_id: str) -> tuple[str, ...]:
 
 
 def image_part(space: Any, layout: str, path: Path, notes: tuple[str, ...]) -> tuple[ObservationSpec, Encoder]:
-    """The newest frame of a image, grey, 84x84, area interpolation."""
+    """The newest frame of an image, grey, 84x84, area interpolation."""
     import cv2
 
     shape, (low, high) = space.shape, bounds_of(space)
@@ -163,7 +164,8 @@ def image_part(space: Any, layout: str, path: Path, notes: tuple[str, ...]) -> t
 
 
 def to_bytes(frame: np.ndarray, low: float, high: float) -> np.ndarray:
-    """A float image as uint8. As for vectors, what is off by more than the distance of the bounds is refused."""
+    """A float image as uint8. As for vectors, a value is refused if it is outside the bounds by more than their
+    distance."""
     scaled = (frame - low) * (255 / (high - low))
     if not (scaled.min() >= -255 and scaled.max() <= 510):  # nor NaN
         raise WrongObservationError(f"its image has numbers that are NaN or far outside {low:g} to {high:g}")
@@ -193,7 +195,7 @@ def checked(obs: Any, shape: tuple[int, ...], kinds: str) -> np.ndarray:
 
 
 class VectorEncoder(NamedTuple):
-    """A space as a vector: its bounds, what of it is 0 or 1, and the function that writes it."""
+    """A space as a vector: its bounds, a mask of the components that are 0 or 1, and the function that writes it."""
 
     low: np.ndarray
     high: np.ndarray

@@ -48,7 +48,7 @@ class ObservationEncoder:
         self.spec, self._write = make_encoder(space, env_id, flatten)
         boxes = all(isinstance(leaf, spaces.Box) for leaf in self.leaves.values())
         self.layout = layout_of(space, grid=False) if self.spec.kind == "image" else None
-        """The axes of a image that is the whole observation."""
+        """The axes of an image that is the whole observation."""
         self._size = dict(zip(self.layout or "", space.shape or (), strict=False))
         grey = self.layout is not None and channels_per_frame(self.layout, self._size.get("C", 1)) == 1
         fits = (self._size.get("H"), self._size.get("W")) == (SCREEN, SCREEN) and space.dtype == np.uint8

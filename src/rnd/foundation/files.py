@@ -181,7 +181,7 @@ def read_json(path: Path) -> Any:
 
 @contextmanager
 def read_errors(path: Path, what: str, error: type[Exception] = UserError) -> Iterator[None]:
-    """What the data of a file does to the code that takes it apart becomes one line that names the file."""
+    """Errors of the code that parses a file become one line that names the file."""
     wrong = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RuntimeError, AssertionError)
     try:
         yield

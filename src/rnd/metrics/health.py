@@ -13,7 +13,7 @@ from rnd.metrics.metrics import Row
 WINDOW = 20
 """Iterations over which the measures are averaged."""
 MIN_SPREAD = 0.05
-"""A bonus whose std over a rollout is a smaller share of its mean is the same everywhere."""
+"""Lowest healthy std of the bonus over a rollout, as a share of its mean. Below it the bonus is the same everywhere."""
 MIN_SHARE, MAX_SHARE = 0.01, 0.95
 """Share of the bonus in the std of the weighted returns: lowest and highest healthy value."""
 MIN_ENTROPY = 0.001

@@ -36,7 +36,7 @@ class RunInfo:
     folder: Path
     config: Config
     frames: int
-    """Frames at which this process starts; later ones that an earlier process wrote are not part of the run."""
+    """Frames at which this process starts. Later rows of an earlier process are not part of the run."""
 
 
 class Writer(Protocol):

@@ -1,7 +1,7 @@
 """The noisy television (sections 2.2.1 and 3.6): the effect of stochastic observations on prediction errors.
 
 The next channel cannot be predicted from the last one and the action. So the forward dynamics error stays high in front
-of the television, and the agent stays there. The RND bonus depends on how often a image was seen: it falls.
+of the television, and the agent stays there. The RND bonus depends on how often an image was seen: it falls.
 
 Legend: T steps, N environments.
 """

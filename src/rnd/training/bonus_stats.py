@@ -15,7 +15,7 @@ from rnd.training.returns import Targets
 
 
 class BonusStats(NamedTuple):
-    """Scalars of one rollout, on the device: means and means of squares, which ranks can average, then two others."""
+    """Scalars of one rollout, on the device. The last two are no means; ranks average all the others."""
 
     raw: Tensor
     scaled: Tensor

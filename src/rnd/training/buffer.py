@@ -52,7 +52,8 @@ class RolloutBuffer:
         self.reward_host = torch.zeros(steps, envs, pin_memory=device.type == "cuda")
 
     def slots(self, rows: slice) -> list[StepSlot]:
-        """The slots of all steps of some environments. Views are made once: making them takes a share of the time."""
+        """The slots of all steps of some environments. The views are made once: making them at every step would cost
+        time."""
         steps = range(self.config.rollout_steps)
         return [StepSlot(self.reward_host[t, rows], self.frames[t + self.stack, rows]) for t in steps]
 

@@ -143,8 +143,8 @@ class SynchronousCollector:
         return self.buffer.rollout(infos)
 
     def evaluate(self, g: int, rows: slice) -> StepOutput:
-        """One step of one group up to its actions on the host, which it copies there without waiting. Advances in
-        place: the state before the step."""
+        """Evaluate the policy for one step of one group, and copy the actions to the host without waiting. Advances the
+        policy's state in place."""
         first_N = self.first_host[rows].to(self.device, non_blocking=True)
         out = self._policy_output(g, rows, first_N)
         self.actions_host[rows].copy_(out.actions, non_blocking=True)
@@ -182,7 +182,8 @@ class SynchronousCollector:
         first.copy_(result.done)
 
     def _act(self, t: int, g: int) -> list[StepInfo]:
-        """Evaluate the policy and send step t. The rest of the result before it is read while the device works."""
+        """Evaluate the policy and send step t. While the device works, rewards and episodes of the step before are
+        read."""
         _, actions = self._host_views[g]
         with self.clock("inference"):
             out = self._evaluate[g]()

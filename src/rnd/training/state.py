@@ -1,4 +1,4 @@
-"""The state of a run: what is the same on all ranks, what each rank has its own of, and how that is split again."""
+"""The state of a run: what all ranks share, what each rank has alone, and how that is redistributed to other ranks."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from rnd.training.ppo import Learner
 
 
 class Stateful(Protocol):
-    """What has state in a trainer."""
+    """The attributes of a trainer that have state."""
 
     iteration: int
     policy: Policy

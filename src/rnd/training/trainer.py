@@ -182,7 +182,8 @@ class Trainer:
         self.learner.compile(rollout, Targets(*[torch.zeros_like(rollout.logp_TN)] * 3), bonus_targets)
 
     def seed_draws(self) -> None:
-        """Seed this rank's generators; differently where a run continues that another number of ranks began."""
+        """Seed this rank's generators. The seeds differ with the iteration, for runs that continue with another number
+        of ranks."""
         seed, rank = self.config.seed, self.ranks.rank
         for k, generator in enumerate(self.generators.values()):
             generator.manual_seed(draw_seed(seed, k, rank, self.iteration))

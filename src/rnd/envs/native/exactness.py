@@ -158,7 +158,7 @@ def run_exactness(
 
 
 HEADER = "| game | frames | episodes | mismatches | frames/s of the comparison |\n| --- | ---: | ---: | --- | ---: |"
-"""Of a Markdown table of results."""
+"""Header of the Markdown table of results."""
 
 
 def row(r: GameResult) -> str:

@@ -62,7 +62,7 @@ class Instruction:
 
     @property
     def target(self) -> int:
-        """Of a branch or a jump."""
+        """Target of a branch or a jump."""
         if self.opcode.kind == "BRANCH":
             return (self.next + (self.operand ^ 0x80) - 0x80) & 0xFFFF
         return self.operand

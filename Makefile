@@ -6,13 +6,19 @@ STAMP = $(VENV)/.installed
 NATIVE = src/rnd/envs/native
 CPP = $(wildcard $(NATIVE)/*.?pp $(NATIVE)/*.inc tests/envs/native/*.cpp)
 
-.PHONY: train test test-long check format docs clean
+.PHONY: train test test-fast test-long check format docs clean
 
 train: $(STAMP)
 	$(BIN)/rnd train
 
 test: $(STAMP) check
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
+
+# What one runs while working: the algorithm and its parts, without processes, emulators, pages and plugins.
+FAST = bonus checkpoint config data device foundation metrics models training
+test-fast: $(STAMP)
+	$(BIN)/ruff check .
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 $(FAST:%=tests/%) tests/test_imports.py tests/test_docs.py tests/test_stable.py
 
 test-long: $(STAMP)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m long

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 from pathlib import Path
 
 import numpy as np
@@ -52,3 +53,13 @@ def test_the_detector_raises_the_alarm_before_the_episode_fails():
     module = load("novelty_alarm")
     assert module.main(module.Args(fault="dead-motor", episodes=40)) > 0.9
     assert len((EXAMPLES / "novelty_alarm.py").read_text().splitlines()) < 60
+
+
+def test_the_notebook_says_what_it_needs_and_shows_what_it_does():
+    cells = json.loads((EXAMPLES / "notebook.ipynb").read_text())["cells"]
+    assert "pip install jupyter" in "".join(cells[0]["source"])
+    code = [cell for cell in cells if cell["cell_type"] == "code"]
+    assert [cell["execution_count"] for cell in code] == [*range(1, len(code) + 1)]
+    outputs = [output for cell in code for output in cell["outputs"]]
+    assert sum("image/png" in output.get("data", ()) for output in outputs) == 2
+    assert any("with the bonus: mean return" in "".join(output.get("text", ())) for output in outputs)

@@ -9,6 +9,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from pages import FILES
@@ -233,7 +234,7 @@ def test_a_command_runs_as_pasted(command, clone):
     [("MiniGrid-MultiRoom-N4-S5-v1", "cells per episode 2.5"), ("ALE/Pitfall-v5", "rooms 3 (2.5 per episode)")],
 )
 def test_a_score_has_three_digits_and_counts_cells_per_episode(env_id, places):
-    result = Evaluation(env_id, 10, 1, False, [0.6838, 0.7012], [5, 5], [[1, 2], [1, 2, 3]], 0.0)
+    result = Evaluation(env_id, 10, 1, False, [0.6838, 0.7012], [5, 5], [[1, 2], [1, 2, 3]], np.zeros(5), 0.0)
     said = evaluate.described(result)
     assert said.startswith(
         "mean return 0.693 (95%: 0.684 to 0.701), median 0.693, interquartile mean 0.693, best 0.701"

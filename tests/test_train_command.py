@@ -154,3 +154,13 @@ def test_the_table_of_seeds(tmp_path):
     assert lines[1:3] == ["1 2,048 0.500 25%", "2 2,048 0.750 75%"]
     assert lines[3] == "3 0 of 2,048"
     assert lines[4] == "mean 0.625 (95%: 0.500 to 0.750) 50% (95%: 25% to 75%)"
+
+
+def test_a_recipe_changes_the_games_settings_and_flags_replace_those(started, tmp_path):
+    game = ["train", "montezuma", "--recipe", "efficient"]
+    cli.dispatch(game)
+    cli.dispatch([*game, "--minibatches", "32", "--seed", "3"])
+    assert [config.minibatches for config in started] == [16, 32]
+    (tmp_path / "config.json").write_text(json.dumps(started[0].to_dict()))
+    with pytest.raises(UserError, match="has its settings already; leave out --recipe efficient"):
+        cli.dispatch(["train", "--config", str(tmp_path / "config.json"), "--recipe", "efficient"])

@@ -223,6 +223,19 @@ def test_timing_adds_up(tmp_path):
             assert sum(parts) == pytest.approx(float(row["seconds"]))
 
 
+def test_a_state_holds_the_generators():
+    """A trainer with another seed draws as the saved one would have."""
+    config = tiny()
+    with closing(envs.make(config)) as env, closing(envs.make(config)) as other_env:
+        trainer, other = Trainer(config, env), Trainer(replace(config, seed=99), other_env)
+        trainer.start()
+        next(trainer.train())
+        assert other.load_state_dict(copy.deepcopy(trainer.state_dict()))
+        for name, generator in trainer.generators.items():
+            assert torch.equal(torch.rand(4, generator=generator), torch.rand(4, generator=other.generators[name]))
+        assert trainer.random.integers(2**40) == other.random.integers(2**40)
+
+
 def test_the_bonus_scale_forgets_as_the_config_says():
     remembering, forgetting = (train_rows(tiny(bonus_half_life=samples)) for samples in (None, 256.0))
     scales = [[row["bonus_scale"] for row in rows] for rows in (remembering, forgetting)]

@@ -172,6 +172,7 @@ def facts_of(agent: dict[str, Any]) -> dict[str, Any]:
         "environment": config.env.id,
         "bonus, policy": f"{config.bonus}, {config.policy}",
         "frames": f"{agent['frames']:,}",
+        "checkpoint": f"iteration {agent['iteration']:,} of {config.iterations:,}",
         "environments": f"{config.env.num_envs}" + (", `--overlap`" if config.overlap else ", synchronous"),
         "seed": config.seed,
         "mean return of the last 100 episodes of training": returned("return_mean"),

@@ -14,6 +14,7 @@ from rnd.config import Config
 from rnd.config.components import resolve
 from rnd.config.presets import ATARI_GAMES, DEFAULT_JOB
 from rnd.config.ranges import PositiveInt
+from rnd.config.recipes import with_recipe
 from rnd.foundation.errors import UserError
 
 DESCRIPTION = (
@@ -31,6 +32,8 @@ class Flags(Config):
     """Start from this config.json instead of a game's defaults; every other flag replaces a value of it."""
     trust: bool = False
     """With --config: run the code that it names (module:attribute), though you have not trained with it."""
+    recipe: str = "paper"
+    """Settings for Atari: paper, or efficient, which earns more per frame (docs/recipe.md). Flags replace them."""
     seeds: str | None = None
     """Several runs that differ in their seed: 1-5, or 1,2,7. A repeated command continues those that were stopped, and
     with more --frames those that are finished."""
@@ -51,11 +54,13 @@ def main(arguments: list[str]) -> None:
     if file is not None:
         start = resolve(replace(read_config(Path(file), "--trust" in arguments), **chosen))
         game = start.env.id
+        if recipe := value_of("recipe", arguments):
+            raise UserError(f"--config {file} has its settings already; leave out --recipe {recipe}")
         if other := positional(flags_of(start), arguments):
             raise UserError(f"--config {file} names its environment, {game}; leave out {other}")
     else:
         game = positional(flags_of(resolve(Config(**chosen))), arguments) or DEFAULT_JOB
-        start = starting_config(game, chosen)
+        start = with_recipe(starting_config(game, chosen), value_of("recipe", arguments) or "paper")
     shown = f"{DESCRIPTION} Those shown are of {file or game}."
     flags = parse(Flags, arguments, prog="rnd train [GAME]", description=shown, default=flags_of(start))
     config = Config(**{field.name: getattr(flags, field.name) for field in dataclasses.fields(Config)})

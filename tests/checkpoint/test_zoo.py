@@ -199,7 +199,9 @@ def address(folder, monkeypatch):
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(quiet, directory=str(served)))
     threading.Thread(target=server.serve_forever, daemon=True).start()
     monkeypatch.delenv("RND_ZOO")
-    monkeypatch.setattr(zoo, "__file__", str(folder / "a" / "b" / "c" / "zoo.py"))  # installed: in no checkout
+    # Installed: in no checkout, and results/ of the environment's lib folder is nobody's.
+    monkeypatch.setattr(zoo, "__file__", str(folder / "a" / "b" / "c" / "zoo.py"))
+    shutil.copytree(served / "pole", folder / "results" / "pole")
     yield f"http://127.0.0.1:{server.server_address[1]}/"
     server.shutdown()
     server.server_close()

@@ -23,7 +23,7 @@ THREADS = 8
 MEMORY = 2**26
 """Bytes that unpacking may take beside what is unpacked."""
 FREE_SIZE = 2**26
-WEIGHTS_RATIO, TABLE_RATIO = 4, 20
+WEIGHTS_RATIO, TABLE_RATIO = 2, 20
 """What a compressed file may become: `FREE_SIZE`, and so many times its size. Weights shrink little (the agents of the
 zoo by a tenth), rows of numbers more."""
 

@@ -36,7 +36,7 @@ PLAIN_FORMAT = 1
 INDEX = "parts.json"
 SMALLEST = 64 * 1024
 UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30}
-ROLLOUT_SIZE = 2**28
+ROLLOUT_SIZE = 3 * 2**26
 """Bytes of tensors that are allowed however small they are compressed: with --overlap a checkpoint holds the frames of
 a rollout, which are 116 MB for the paper's run and may all be black."""
 SAVED_FILES = (TENSORS, STATE, MANIFEST)

@@ -19,6 +19,8 @@ class Options:
 
     trust: bool = False
     """Run the code that the trace names (module:attribute) without a question."""
+    zoo: str | None = None
+    """Folder of zoo:NAME; default $RND_ZOO, or results/ here or in the checkout."""
 
 
 def main(arguments: list[str]) -> None:
@@ -33,7 +35,7 @@ def main(arguments: list[str]) -> None:
     from rnd.training.replay import describe, replay
     from rnd.training.trace import read_trace
 
-    console, path = Console(), zoo.locate(target)
+    console, path = Console(), zoo.locate(target, options.zoo)
     if target.startswith(zoo.PREFIX):
         path = path.parent
     path = path / zoo.TRACE if path.is_dir() else path

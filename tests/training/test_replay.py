@@ -2,6 +2,7 @@
 
 import base64
 import json
+import tracemalloc
 import zlib
 from dataclasses import replace
 
@@ -133,6 +134,15 @@ def test_a_hostile_file_is_one_line(changes, tmp_path):
     with pytest.raises(UserError) as error:
         read_trace(path)
     assert str(path) in str(error.value) and len(str(error.value)) < 500 and "\n" not in str(error.value)
+
+
+def test_a_small_file_does_not_fill_the_memory(tmp_path):
+    path = written(random_trace(), tmp_path, actions__zlib=BOMB)  # 16 MB in 20 kB
+    tracemalloc.start()
+    with pytest.raises(UserError, match="61 bytes of actions instead of 60"):
+        read_trace(path)
+    assert tracemalloc.get_traced_memory()[1] < 2**22
+    tracemalloc.stop()
 
 
 def test_actions_that_the_environment_does_not_have_are_refused(tmp_path):

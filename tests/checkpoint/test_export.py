@@ -260,20 +260,6 @@ def test_parts_never_write_more_than_they_announce(parts, tmp_path):
     assert not list((tmp_path / "out").iterdir())
 
 
-def test_parts_of_the_first_format_are_read(parts, tmp_path):
-    """They were not compressed."""
-    run, plain = import_parts(parts, tmp_path / "out"), tmp_path / "plain"
-    index = json.loads((parts / "parts.json").read_text())
-    data = b"".join((run.path / entry["name"]).read_bytes() for entry in index["files"])
-    files = [{key: entry[key] for key in ("name", "bytes", "sha256")} for entry in index["files"]]
-    part = {"name": "part-0001.bin", "bytes": len(data), "sha256": sha256(data)}
-    plain.mkdir()
-    (plain / "part-0001.bin").write_bytes(data)
-    (plain / "parts.json").write_text(json.dumps(index | {"format": 1, "files": files, "parts": [part]}))
-    again = import_parts(plain, tmp_path / "again")
-    assert all((again.path / f["name"]).read_bytes() == (run.path / f["name"]).read_bytes() for f in files)
-
-
 def test_parts_cannot_announce_more_than_compression_adds(parts, tmp_path):
     """They would be hashed: a sparse file of many gigabytes costs its sender nothing."""
     index = json.loads((parts / "parts.json").read_text())

@@ -4,26 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from contextlib import closing
 
 import ale_py  # noqa: F401  registers its games
 import gymnasium
 import pytest
 
+from helpers import train_rows
 from rnd import envs
 from rnd.config import Config
 from rnd.config.presets import preset
 from rnd.foundation.errors import UserError
-from rnd.training.trainer import Trainer
-
-
-def train(config: Config) -> list[dict]:
-    with closing(envs.make(config)) as env:
-        trainer = Trainer(config, env)
-        for _ in trainer.random_start():
-            pass
-        trainer.start()
-        return list(trainer.train())
 
 
 def small(env_id: str, frames: int, **changes: object) -> Config:
@@ -33,7 +23,9 @@ def small(env_id: str, frames: int, **changes: object) -> Config:
 
 
 def test_cartpole_learns():
-    rows = train(small("CartPole-v1", 30_000, bonus="none", lr=1e-3, gamma_ext=0.98, rollout_steps=64, clip_range=0.2))
+    rows = train_rows(
+        small("CartPole-v1", 30_000, bonus="none", lr=1e-3, gamma_ext=0.98, rollout_steps=64, clip_range=0.2)
+    )
     assert rows[5]["return_mean"] < 60
     assert rows[-1]["return_mean"] > 120
 
@@ -41,7 +33,7 @@ def test_cartpole_learns():
 @pytest.mark.parametrize("env_id", ["MiniGrid-Empty-5x5-v0", "Pendulum-v1"])
 @pytest.mark.parametrize("workers", [0, 2])
 def test_tasks_run_with_the_bonus(env_id, workers):
-    rows = train(small(env_id, 4_096, workers=workers, rollout_steps=64))
+    rows = train_rows(small(env_id, 4_096, workers=workers, rollout_steps=64))
     assert len(rows) == 8
     assert all(math.isfinite(value) for row in rows for value in row.values() if value is not None)
 
@@ -53,14 +45,14 @@ ODD = ("ALE/Pacman-v5", "ALE/TicTacToe3D-v5")
 
 @pytest.mark.parametrize("env_id", ODD)
 def test_odd_atari_games_train(env_id):
-    rows = train(small(env_id, 256, workers=0, rollout_steps=8, epochs=1))
+    rows = train_rows(small(env_id, 256, workers=0, rollout_steps=8, epochs=1))
     assert rows[-1]["frames"] == 256
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("env_id", ATARI)
 def test_every_registered_atari_game_trains(env_id):
-    rows = train(small(env_id, 2_048, workers=0, rollout_steps=64, epochs=1))
+    rows = train_rows(small(env_id, 2_048, workers=0, rollout_steps=64, epochs=1))
     assert rows[-1]["frames"] == 2_048
 
 
@@ -73,5 +65,7 @@ def test_programs_that_ale_py_cannot_run_are_no_games(env_id):
 
 @pytest.mark.long
 def test_pendulum_improves():
-    rows = train(small("Pendulum-v1", 400_000, bonus="none", lr=1e-3, gamma_ext=0.9, rollout_steps=64, clip_range=0.2))
+    rows = train_rows(
+        small("Pendulum-v1", 400_000, bonus="none", lr=1e-3, gamma_ext=0.9, rollout_steps=64, clip_range=0.2)
+    )
     assert rows[-1]["return_mean"] > rows[10]["return_mean"] + 300

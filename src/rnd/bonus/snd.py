@@ -25,7 +25,7 @@ from rnd.envs.spec import ActionSpec, ObservationSpec
 
 TILES = 6
 """Sizes of masked tiles: 1, 2, 4, 8, 12 and 16 pixels on a side."""
-SMALLEST_VARIANCE = 1e-4
+MIN_VARIANCE = 1e-4
 """VICReg's epsilon."""
 
 
@@ -99,7 +99,7 @@ def vicreg_loss(one_Ck: Tensor, two_Ck: Tensor, weight_C: Tensor) -> Tensor:
         centred_Ck = features_Ck - weight_C @ features_Ck
         covariance_kk = (centred_Ck * weight_C[:, None]).T @ centred_Ck * unbiased
         variance_k = covariance_kk.diagonal()
-        spread = (1 - (variance_k.clamp_min(0) + SMALLEST_VARIANCE).sqrt()).clamp_min(0).mean()
+        spread = (1 - (variance_k.clamp_min(0) + MIN_VARIANCE).sqrt()).clamp_min(0).mean()
         others = (covariance_kk.square().sum() - variance_k.square().sum()) / len(variance_k)
         loss = loss + spread + others / 25
     return loss * (number > 0)

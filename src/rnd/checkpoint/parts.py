@@ -31,10 +31,8 @@ from rnd.foundation.files import (
 )
 
 PARTS_FORMAT = 2
-PLAIN_FORMAT = 1
-"""Not compressed; still read."""
 INDEX = "parts.json"
-SMALLEST = 64 * 1024
+MIN_PART = 64 * 1024
 UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30}
 ROLLOUT_SIZE = 3 * 2**26
 """Bytes of tensors that are allowed however small they are compressed: with --overlap a checkpoint holds the frames of
@@ -52,7 +50,7 @@ def parse_size(text: str) -> int:
     if not match or match[2].upper() not in UNITS:
         raise UserError(f"{text!r} is no size; write for example 15MB")
     size = int(float(match[1]) * UNITS[match[2].upper()])
-    if size < SMALLEST:
+    if size < MIN_PART:
         raise UserError(f"parts of {size} bytes are too small; nearest: 64KiB")
     return size
 
@@ -116,17 +114,17 @@ def import_parts(folder: Path, out: Path, name: str | None = None) -> RunFolder:
             path = temporary / entry["name"]
             path.parent.mkdir(parents=True, exist_ok=True)
             with replacing(path) as file:
-                file.writelines(contents(entry, reader, index["format"] == PLAIN_FORMAT))
+                file.writelines(contents(entry, reader))
             if digest(path) != (entry["bytes"], entry["sha256"]):
                 raise RunError(f"{entry['name']} in the parts of {folder} is altered: its hash differs")
         find_checkpoint(temporary)
         return RunFolder(claim(temporary, out, name, numbered=False))
 
 
-def contents(entry: dict[str, Any], reader: ByteReader, plain: bool) -> Iterator[bytes]:
+def contents(entry: dict[str, Any], reader: ByteReader) -> Iterator[bytes]:
     """A file of the parts, unpacked; never more than the index announces."""
     left, packed = entry["bytes"], reader.take(entry["packed"])
-    for data in packed if plain else unpack(packed, planes=entry["name"].endswith(TENSORS)):
+    for data in unpack(packed, planes=entry["name"].endswith(TENSORS)):
         left -= len(data)
         if left < 0:
             raise RunError(f"{entry['name']} in the parts is larger than the index says")
@@ -140,15 +138,13 @@ def read_index(folder: Path) -> dict[str, Any]:
         raise UserError(f"{folder} holds no run in parts: it has no {INDEX}")
     with read_errors(path, "the index of a run in parts"):
         index: dict[str, Any] = read_json(path)
-        if index["format"] not in (PARTS_FORMAT, PLAIN_FORMAT):
+        if index["format"] != PARTS_FORMAT:
             raise UserError(f"{folder} has parts format {index['format']}; this rnd reads format {PARTS_FORMAT}")
         if not isinstance(index["name"], str):
             raise TypeError("the name is no text")
         for entry in (*index["files"], *index["parts"]):
             if type(entry["bytes"]) is not int or entry["bytes"] < 0 or not isinstance(entry["sha256"], str):
                 raise TypeError(f"{entry!r:.80} has no size or hash")
-        if index["format"] == PLAIN_FORMAT:
-            index["files"] = [entry | {"packed": entry["bytes"]} for entry in index["files"]]
         if any(type(entry["packed"]) is not int or entry["packed"] < 0 for entry in index["files"]):
             raise TypeError("a file has no compressed size")
         if sum(entry["packed"] for entry in index["files"]) != sum(part["bytes"] for part in index["parts"]):
@@ -156,7 +152,7 @@ def read_index(folder: Path) -> dict[str, Any]:
         for entry in index["files"]:
             if not ALLOWED.fullmatch(entry["name"]):
                 raise UserError(f"the parts hold {entry['name']!r:.80}, which is no file of a run; nothing was written")
-            limit = size_limit(entry["name"], entry["packed"], index["format"] == PLAIN_FORMAT)
+            limit = size_limit(entry["name"], entry["packed"])
             if entry["packed"] > entry["bytes"] + entry["bytes"] // 64 + 4096:  # more than .xz ever adds
                 raise ValueError(f"{entry['name']} is larger compressed than it is")
             if entry["bytes"] > limit:
@@ -166,12 +162,10 @@ def read_index(folder: Path) -> dict[str, Any]:
     return index
 
 
-def size_limit(name: str, packed: int, plain: bool) -> int:
+def size_limit(name: str, packed: int) -> int:
     """Bytes that a file of the parts may have: few bytes must not become gigabytes."""
     if not name.endswith((TENSORS, *FILES)):
         return SMALL
-    if plain:
-        return largest()
     if name in FILES:
         return unpacked_limit(packed, TABLE_RATIO)
     return min(largest(), max(ROLLOUT_SIZE, unpacked_limit(packed, WEIGHTS_RATIO)))

@@ -23,8 +23,10 @@ BONUSES = tuple(components.BONUSES)
 LEARNING = tuple(name for name in BONUSES if name != "none")
 TRAINED = tuple(name for name in LEARNING if name != "count")
 """Bonuses with networks."""
+EPISODIC = ("e3b",)
+"""Bonuses that fall within an episode, not by training."""
 TRAINED_TARGETS = ("snd-v", "snd-vic")
-OTHER_LOSS = (*TRAINED_TARGETS, "drnd", "noveld")
+OTHER_LOSS = (*TRAINED_TARGETS, *EPISODIC, "drnd", "noveld")
 """Bonuses whose loss is not the mean of their scores."""
 
 

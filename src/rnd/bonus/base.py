@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -46,6 +47,14 @@ class BonusModule(nn.Module):
     def score(self, transitions: Transitions) -> Tensor:
         """Raw bonus of every transition, [T, N], without gradient. Changes no state."""
 
+    def episode_bonus(self, num_envs: int) -> EpisodeBonus | None:
+        """Where the bonus depends on all earlier states of the episode: what computes it, in place of `score`."""
+        return None
+
+    def embed(self, transitions: Transitions) -> Tensor:
+        """Features of s_{t+1}, [T, N, k], without gradient: what `episode_bonus` reads. Changes no state."""
+        raise NotImplementedError
+
     def targets(self, transitions: Transitions) -> Tensor:
         """Regression targets that stay fixed during the epochs, [T, N, ...]; computed once per rollout."""
         return transitions.actions.new_zeros(transitions.actions.shape[:2])
@@ -53,6 +62,24 @@ class BonusModule(nn.Module):
     @abstractmethod
     def loss(self, transitions: Transitions, targets: Tensor, keep_TN: Tensor, share: float) -> Tensor:
         """Mean loss over the kept transitions of a minibatch; `share` is the probability behind `keep`."""
+
+
+class EpisodeBonus(nn.Module):
+    """Raw bonuses from the features of an episode's states, in the order of time. Its state has a row per environment.
+
+    It never synchronises with the host."""
+
+    @abstractmethod
+    def forward(self, features_TNk: Tensor, first_TN: Tensor, start_TNk: Tensor | None = None) -> Tensor:
+        """The raw bonus [T, N] of T states; adds them to their episodes.
+
+        `first`: the state is the first of its episode that is rewarded. `start`: then the one before it belongs to the
+        episode too, and has these features."""
+
+    @staticmethod
+    @abstractmethod
+    def reshard(states: list[dict[str, Any]], world: int) -> list[dict[str, Any]]:
+        """States of `world` ranks from those of another number: each has its own environments."""
 
 
 def kept(keep_TN: Tensor, share: float, padded: bool | None = None) -> tuple[Tensor, Tensor]:

@@ -106,6 +106,7 @@ BONUSES: Registry[Any] = Registry(
         "snd-vic": "rnd.bonus.snd:SNDVIC",
         "drnd": "rnd.bonus.drnd:DRND",
         "noveld": "rnd.bonus.noveld:NovelD",
+        "e3b": "rnd.bonus.e3b:E3B",
         "zero": "rnd.bonus.zero:Zero",
         "none": "rnd.bonus.none:NoBonus",
     },

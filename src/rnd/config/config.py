@@ -138,8 +138,8 @@ class Config:
     checkpoint: CheckpointConfig = CheckpointConfig()
 
     bonus: str = state_field("rnd", "bonus")
-    """Intrinsic reward: rnd, dynamics, autoencoder, count, zero, snd-v, snd-vic, drnd, noveld, none, or your own
-    `module:Class`."""
+    """Intrinsic reward: rnd, dynamics, autoencoder, count, zero, snd-v, snd-vic, drnd, noveld, e3b, none, or your
+    own `module:Class`."""
     policy: str = state_field("cnn", "policy")
     """Policy network: cnn, gru, mlp, or your own `module:Class`."""
 

@@ -35,6 +35,8 @@ class Transitions:
     stack: int
     first_visit: Tensor | None = None
     """[T, N]: s_{t+1} is visited for the first time in its episode. None where no bonus reads it."""
+    done: Tensor | None = None
+    """[T, N]: the episode ends with the step, s_{t+1} is the first of the next one. None where no s_{t+1} is."""
     draw: Tensor | None = None
     """[T, N] uniform random numbers, new in every epoch, for losses that are random. None outside of an update."""
 
@@ -80,7 +82,7 @@ class Transitions:
 
     def _each(self, select: Callable[[Tensor], Tensor]) -> list[Tensor | None]:
         """`select` of the tensors that only some bonuses read."""
-        return [None if x is None else select(x) for x in (self.first_visit, self.draw)]
+        return [None if x is None else select(x) for x in (self.first_visit, self.done, self.draw)]
 
     @staticmethod
     def pairs(obs: Tensor, actions: Tensor, next_obs: Tensor) -> Transitions:
@@ -132,6 +134,7 @@ class Rollout:
     def from_state(state: dict[str, Any], device: torch.device) -> Rollout:
         transitions = {name: value.to(device) for name, value in state["transitions"].items()}
         tensors = {name: value.to(device) for name, value in state["tensors"].items()}
+        transitions.setdefault("done", tensors["done_TN"])  # states before E3B lack it
         return Rollout(
             transitions=Transitions(**transitions, stack=state["stack"]),
             **tensors,

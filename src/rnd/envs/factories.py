@@ -81,15 +81,18 @@ INTERFACE = ("reset", "step", "close", "action_space", "observation_space")
 """What rnd uses of a Gymnasium environment."""
 
 
-def call_factory(factory: Callable[..., Any], env_id: str, num_envs: int) -> Any:
-    """The factory's environment; a factory that takes `num_envs` gets the number of environments of the run."""
+def call_factory(factory: Callable[..., Any], env_id: str, num_envs: int, device: Any = "cpu") -> Any:
+    """The factory's environment; a factory that takes `num_envs` gets the number of environments of the run, one that
+    takes `device` the device that the run is computed on."""
     with suppress(ValueError):  # a function in C may have no signature
-        if "num_envs" in inspect.signature(factory).parameters:
-            factory = partial(factory, num_envs=num_envs)
+        given, known = {"num_envs": num_envs, "device": device}, inspect.signature(factory).parameters
+        factory = partial(factory, **{name: value for name, value in given.items() if name in known})
         try:
             inspect.signature(factory).bind()
         except TypeError as error:
-            raise UserError(f"{env_id} is {error}; rnd gives it none but num_envs: give it a default") from None
+            raise UserError(
+                f"{env_id} is {error}; rnd gives it none but num_envs and device: give it a default"
+            ) from None
     with user_code(f"the factory {env_id}"):
         made = factory()
     if made is None:

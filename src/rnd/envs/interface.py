@@ -98,6 +98,9 @@ class Buffers:
 class VectorEnv(ABC):
     """N environments. Subclasses step them; this class handles groups, episode statistics and saved states."""
 
+    device = torch.device("cpu")
+    """Where the environments are."""
+
     def __init__(self, spec: EnvSpec, num_envs: int, buffers: Buffers, groups: int = 1):
         self.spec = spec
         self.num_envs = num_envs

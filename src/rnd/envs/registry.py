@@ -14,6 +14,7 @@ from rnd.config import Config
 from rnd.envs.factories import call_factory, flattens, gym_factory, make_env
 from rnd.envs.interface import VectorEnv
 from rnd.envs.local import ArrayVectorEnv, LocalEnvs
+from rnd.envs.tensor_env import TensorEnv, TensorEnvs
 from rnd.foundation.errors import UserError
 from rnd.foundation.launch import launched
 
@@ -32,7 +33,12 @@ def make(config: Config) -> VectorEnv:
     if ":" in env.id:
         from gymnasium.vector import VectorEnv as GymnasiumVectorEnv
 
-        made = call_factory(gym_factory(env.id), env.id, env.num_envs)
+        device = torch.device("cuda", torch.cuda.current_device()) if on_gpu(config.device) else torch.device("cpu")
+        made = call_factory(gym_factory(env.id), env.id, env.num_envs, device)
+        if isinstance(made, TensorEnv):
+            if env.workers:
+                raise UserError(f"{env.id} steps on the device, without workers; leave out --env.workers")
+            return TensorEnvs(made, env.id, env.num_envs, config.seed, device, env.first)
         if isinstance(made, GymnasiumVectorEnv):
             from rnd.envs.gym_vector import GymVectorEnvs
 

@@ -55,6 +55,11 @@ class ObservationEncoder:
         self._numbers = self.spec.kind == "vector" and boxes and not is_minigrid(env_id)
         self._frames = grey and fits
 
+    @property
+    def vectorised(self) -> bool:
+        """Batches are encoded as a whole, where they are; others one by one, on the host."""
+        return self._numbers or self._frames
+
     def lead(self, obs: Any) -> tuple[int, ...]:
         """The leading shape B of a batch."""
         path, leaf = next(iter(self.leaves.items()))

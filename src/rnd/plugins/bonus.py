@@ -29,10 +29,10 @@ from rnd.data.normalize import ReturnScaler
 from rnd.device.devices import find_device
 from rnd.device.generators import draw_seed
 from rnd.device.graphs import channels_last
-from rnd.envs.spaces import as_array, like, space_from_dict, space_to_dict
+from rnd.envs.spaces import as_array, as_tensor, like, space_from_dict, space_to_dict
 from rnd.foundation.errors import UserError
 from rnd.foundation.files import read_errors
-from rnd.plugins.episodes import EpisodeMemory
+from rnd.plugins.episodes import EpisodeFeatures, EpisodeMemory
 from rnd.plugins.guards import anywhere, check_sizes
 from rnd.plugins.steps import StepEncoder, Steps, joined
 from rnd.training.ppo import NonFiniteLossError, laid_out_like
@@ -48,11 +48,11 @@ class Bonus:
     A rollout of the paper's agent is `observe` at every step, or once with all steps, and then one `update`. Arrays
     return arrays, tensors return tensors on the device where they were.
 
-    - `name`: rnd, dynamics, autoencoder, count, zero, snd-v, snd-vic, drnd, noveld, none, or your own
+    - `name`: rnd, dynamics, autoencoder, count, zero, snd-v, snd-vic, drnd, noveld, e3b, none, or your own
       `module:Class`.
     - `observation_space`: of one environment.
     - `num_envs`: environments that are stepped together, N.
-    - `action_space`: needed by bonuses that read a_t (dynamics, snd-vic).
+    - `action_space`: needed by bonuses that read a_t (dynamics, snd-vic, e3b).
     - `lr`: learning rate of its optimiser, Adam.
     - `gamma`: discount of the running sum by whose std the reward is divided.
     - `epochs`, `minibatches`: of an update; a minibatch is N / minibatches whole environments. The default is the
@@ -127,9 +127,8 @@ class Bonus:
             torch.manual_seed(config.seed)
             self.module = channels_last(make_bonus(config, self.spec).to(self.device))
         self.scaler = ReturnScaler(config.env.num_envs, config.gamma_int).to(self.device)
-        memory = self.module.episode_memory
-        self._episodes = EpisodeMemory(config.env.num_envs, memory) if memory else None
-        self._frozen_episodes: EpisodeMemory | None = None
+        self._episodes = self._make_episodes()
+        self._frozen_episodes: EpisodeMemory | EpisodeFeatures | None = None
         """The episodes since `freeze`."""
         self.trained = [p for p in self.module.parameters() if p.requires_grad]
         # The same optimiser as the agent's: it treats every parameter by itself, so the weights are the same too.
@@ -146,6 +145,12 @@ class Bonus:
         self._waiting = 0
         """Steps in `_pending`."""
 
+    def _make_episodes(self) -> EpisodeMemory | EpisodeFeatures | None:
+        """What the bonus remembers of running episodes."""
+        if (bonus := self.module.episode_bonus(self.num_envs)) is not None:
+            return EpisodeFeatures(bonus, self.num_envs, self.device)
+        return EpisodeMemory(self.num_envs, self.module.episode_memory) if self.module.episode_memory else None
+
     @property
     def name(self) -> str:
         return self.config.bonus
@@ -156,7 +161,7 @@ class Bonus:
 
     @property
     def reads_episodes(self) -> bool:
-        """It rewards first visits within an episode: `observe` needs `done`."""
+        """It depends on earlier steps of the episode: `observe` needs `done`."""
         return self._episodes is not None
 
     @property
@@ -177,9 +182,9 @@ class Bonus:
         """Raw bonus of transitions, in the leading shape of `next_obs`, which may be any. Changes nothing.
 
         - `next_obs`: s_{t+1}.
-        - `obs`: s_t; read by `dynamics`, `snd-vic` and `noveld`, which takes every visit here for the first of its
-          episode.
-        - `actions`: a_t; read by `dynamics` and `snd-vic`.
+        - `obs`: s_t; read by `dynamics`, `snd-vic`, `e3b` and `noveld`. The last two take every state here for the
+          first of its episode.
+        - `actions`: a_t; read by `dynamics`, `snd-vic` and `e3b`.
         """
         lead = self.encoder.lead(next_obs)
         steps = self.encoder(next_obs, obs, actions, lead if len(lead) == 2 else (1, math.prod(lead)))
@@ -197,8 +202,8 @@ class Bonus:
         - `obs`, `actions`: s_t and a_t, for bonuses that read them.
         - `valid`: False where a step is no transition, as where a vector environment resets (NEXT_STEP): its reward is
           0, and nothing learns from it.
-        - `done`: True where the step ended its episode, terminated or truncated; only bonuses that know first visits
-          (`noveld`) read it.
+        - `done`: True where the step ended its episode, terminated or truncated; only bonuses that know their episodes
+          (`noveld`, `e3b`) read it.
         """
         lead = self.encoder.lead(next_obs)
         if len(lead) not in (1, 2) or lead[-1] != self.num_envs:
@@ -206,14 +211,13 @@ class Bonus:
             raise UserError(f"observe() reads ({n}, ...) or (T, {n}, ...) for {n} environments, not {lead}")
         shape = lead if len(lead) == 2 else (1, *lead)
         steps = self.encoder(next_obs, obs, actions, shape, valid)
-        steps = steps._replace(first_visit=self._first_visits(steps, done))
-        raw_TN = steps.chunked(self.module.score).float()
+        steps = self._scored(steps, done)
         if self.frozen:
-            scaled_TN = self.scaler.scale(raw_TN, steps.valid)
+            scaled_TN = self.scaler.scale(steps.raw, steps.valid)
         else:
             first = shape[0] == 1 and float(self.scaler.moments.count) < 1
-            scaled_TN = self.scaler(raw_TN, None if valid is None else steps.valid) * (not first)
-            self._keep(steps._replace(raw=raw_TN, scaled=scaled_TN))
+            scaled_TN = self.scaler(steps.raw, None if valid is None else steps.valid) * (not first)
+            self._keep(steps._replace(scaled=scaled_TN))
         return like(next_obs, scaled_TN.reshape(lead))
 
     @anywhere
@@ -230,16 +234,22 @@ class Bonus:
             reset_N = None if reset is None else as_array(reset).astype(bool).reshape(self.num_envs)
             (self._frozen_episodes or self._episodes).reset(reset_N)
 
-    def _first_visits(self, steps: Steps, done: Any) -> Tensor | None:
-        if self._episodes is None:
-            return None
+    def _scored(self, steps: Steps, done: Any) -> Steps:
+        """`steps` with their raw bonus. Advances what is remembered of the episodes."""
+        memory = self._frozen_episodes or self._episodes
+        if memory is None:
+            return steps._replace(raw=steps.chunked(self.module.score).float())
         if done is None:
             raise UserError(f"the bonus {self.name} reads where episodes end: give it done=terminated | truncated")
         assert steps.obs is not None
-        done_TN = as_array(done).astype(bool).reshape(steps.valid.shape)
-        memory = self._frozen_episodes or self._episodes
-        new_TN = memory.first_visits(steps.obs, steps.next_obs, done_TN, steps.valid.cpu().numpy())
-        return torch.from_numpy(new_TN).to(self.device)
+        done_TN = as_tensor(done).to(self.device, torch.bool).reshape(steps.valid.shape)
+        if isinstance(memory, EpisodeMemory):
+            ends = done_TN.cpu().numpy(), steps.valid.cpu().numpy()
+            new_TN = torch.from_numpy(memory.first_visits(steps.obs, steps.next_obs, *ends)).to(self.device)
+            steps = steps._replace(first_visit=new_TN)
+            return steps._replace(raw=steps.chunked(self.module.score).float())
+        features, start = (x.chunked(self.module.embed).float() for x in (steps, steps.before))
+        return steps._replace(raw=memory(features, start, done_TN, steps.valid))
 
     def _keep(self, steps: Steps) -> None:
         used_T = steps.valid.any(1)

@@ -1,9 +1,9 @@
-"""First visits within an episode, for transitions that come in from other agents.
+"""What a bonus remembers of running episodes, for transitions that come in from other agents.
 
-Legend: T steps, N environments, X the shape of one observation.
+Legend: T steps, N environments, X the shape of one observation, k features.
 
-Steps come one by one here, so what was visited is a set on the host: one of a few thousand visits is found at once.
-`rnd.bonus.visits` is for whole rollouts on a GPU that the host does not wait for.
+First visits: steps come one by one here, so what was visited is a set on the host: one of a few thousand visits is
+found at once. `rnd.bonus.visits` is for whole rollouts on a GPU that the host does not wait for.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from rnd.bonus.base import EpisodeBonus
 from rnd.bonus.hashing import hash_rollout
 
 
@@ -64,3 +65,34 @@ class EpisodeMemory:
             raise ValueError("the visits are those of another number of environments")
         self.visited = [dict.fromkeys(part.tolist()) for part in parts]
         self.begins_N = state["begins"].cpu().numpy().copy()
+
+
+class EpisodeFeatures:
+    """An `EpisodeBonus` that is told where episodes end. On the device: the host does not wait for it."""
+
+    def __init__(self, bonus: EpisodeBonus, num_envs: int, device: torch.device):
+        self.bonus = bonus.to(device)
+        self.begins_N = torch.ones(num_envs, dtype=torch.bool, device=device)
+        """The next step is the first of an episode."""
+
+    def __call__(self, features_TNk: Tensor, start_TNk: Tensor, done_TN: Tensor, valid_TN: Tensor) -> Tensor:
+        """The raw bonus [T, N] of s_{t+1}, from its features and those of s_t, which count where an episode begins.
+
+        A step that is no transition (`valid` is False) ends the episode."""
+        begins_TN = torch.cat([self.begins_N[None], done_TN | ~valid_TN])
+        self.begins_N = begins_TN[-1]
+        raw_TN: Tensor = self.bonus(features_TNk * valid_TN[..., None], begins_TN[:-1], start_TNk)
+        return raw_TN
+
+    def reset(self, reset_N: np.ndarray | None = None) -> None:
+        """These environments, or all, have begun an episode."""
+        reset = torch.ones_like(self.begins_N) if reset_N is None else torch.from_numpy(reset_N)
+        self.begins_N = self.begins_N | reset.to(self.begins_N.device)
+
+    def state_dict(self) -> dict[str, Tensor]:
+        return {"begins": self.begins_N.clone(), **{name: x.clone() for name, x in self.bonus.state_dict().items()}}
+
+    def load_state_dict(self, state: dict[str, Tensor]) -> None:
+        state = dict(state)
+        self.begins_N = state.pop("begins").to(self.begins_N.device)
+        self.bonus.load_state_dict(state)

@@ -36,6 +36,13 @@ class Steps(NamedTuple):
     def part(self, steps: slice | Tensor, rows: slice = slice(None)) -> Steps:
         return Steps._make(None if x is None else x[steps, rows] for x in self)
 
+    @property
+    def before(self) -> Steps:
+        """Steps that lead to s_t instead of s_{t+1}."""
+        assert self.obs is not None
+        stacked = self.obs.dim() > self.next_obs.dim()
+        return self._replace(next_obs=self.obs[:, :, -1] if stacked else self.obs)
+
     def transitions(self) -> Transitions:
         """Single transitions, in the order of the steps."""
         next_obs = self.next_obs.flatten(0, 1)

@@ -5,7 +5,6 @@ Legend: T steps, N environments, S stacked frames, H hidden size, X the shape of
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
@@ -13,14 +12,15 @@ from torch import Tensor
 
 from rnd.config import Config
 from rnd.data.transitions import Rollout, Transitions
-from rnd.envs.interface import StepInfo
+from rnd.envs.interface import Episode
 from rnd.envs.spec import EnvSpec
 from rnd.models import actions as act
 from rnd.models.acting import StepOutput
 
 
 class StepSlot(NamedTuple):
-    """Where the result of one step of one group is written: the reward on the host, the observation on the device."""
+    """Where the result of one step of one group is written: the reward where the environments are, the observation on
+    the device."""
 
     reward: Tensor
     obs: Tensor
@@ -29,7 +29,15 @@ class StepSlot(NamedTuple):
 class RolloutBuffer:
     """One row per step, and one more for the observation after the last. Every frame is stored once."""
 
-    def __init__(self, config: Config, spec: EnvSpec, hidden_size: int, device: torch.device, first_visits: bool):
+    def __init__(
+        self,
+        config: Config,
+        spec: EnvSpec,
+        hidden_size: int,
+        device: torch.device,
+        first_visits: bool,
+        env_device: torch.device,
+    ):
         self.config = config
         steps, envs = config.rollout_steps, config.env.num_envs
         observation, action = spec.observation, spec.action
@@ -49,13 +57,14 @@ class RolloutBuffer:
         self.rewards = zeros(steps, envs)
         self.hidden_before = zeros(envs, hidden_size)
         self.first_visit = zeros(steps, envs, dtype=torch.bool) if first_visits else None
-        self.reward_host = torch.zeros(steps, envs, pin_memory=device.type == "cuda")
+        pin = device.type == "cuda" and env_device.type == "cpu"
+        self.env_rewards = torch.zeros(steps, envs, device=env_device, pin_memory=pin)
 
     def slots(self, rows: slice) -> list[StepSlot]:
         """The slots of all steps of some environments. The views are made once: making them at every step would cost
         time."""
         steps = range(self.config.rollout_steps)
-        return [StepSlot(self.reward_host[t, rows], self.frames[t + self.stack, rows]) for t in steps]
+        return [StepSlot(self.env_rewards[t, rows], self.frames[t + self.stack, rows]) for t in steps]
 
     def start_rollout(self, hidden_NH: Tensor, noise_TNA: Tensor) -> None:
         """The end of the last rollout is the history of this one."""
@@ -77,21 +86,22 @@ class RolloutBuffer:
         ):
             buffer[:, rows].index_copy_(0, t, values.unsqueeze(0))
 
-    def rollout(self, infos: Sequence[StepInfo]) -> Rollout:
+    def rollout(self, episodes: list[Episode], rooms_entered: list[int]) -> Rollout:
         """The buffers as a rollout; the next one overwrites its tensors."""
-        self.rewards.copy_(self.reward_host, non_blocking=True)
+        self.rewards.copy_(self.env_rewards, non_blocking=True)
         if self.config.clip_reward:
             self.rewards.sign_()
+        done_TN = self.first[1:]
         return Rollout(
-            transitions=Transitions(self.frames, self.age, self.actions[:-1], self.stack, self.first_visit),
+            transitions=Transitions(self.frames, self.age, self.actions[:-1], self.stack, self.first_visit, done_TN),
             logp_TN=self.logp[:-1],
             values_ext_TpN=self.values_ext,
             values_int_TpN=self.values_int,
             rewards_ext_TN=self.rewards,
             truncation_bootstrap_TN=self.truncation_bootstrap,
-            done_TN=self.first[1:],
+            done_TN=done_TN,
             first_TN=self.first[:-1],
             hidden_NH=self.hidden_before,
-            episodes=[episode for info in infos for episode in info.episodes],
-            rooms_entered=[room for info in infos for room in info.entered],
+            episodes=episodes,
+            rooms_entered=rooms_entered,
         )

@@ -25,7 +25,7 @@ from rnd.config import Config
 from rnd.data.transitions import Rollout, next_age, stacks
 from rnd.device.graphs import DeviceEvent, GraphedFunction, autocast, compiled
 from rnd.distributed import check_keys, reshard_rows
-from rnd.envs.interface import PolicyInput, StepInfo, VectorEnv
+from rnd.envs.interface import Episode, PolicyInput, StepInfo, VectorEnv
 from rnd.foundation.stopwatch import Stopwatch
 from rnd.models import actions as act
 from rnd.models.acting import StepOutput, policy_step
@@ -90,19 +90,20 @@ class SynchronousCollector:
         self._actions_ready = DeviceEvent(device, spin=True)
         self._closed = False
         envs, action = config.env.num_envs, env.spec.action
-        self.buffer = RolloutBuffer(config, env.spec, policy.hidden_size, device, bool(episode_memory))
+        self.buffer = RolloutBuffer(config, env.spec, policy.hidden_size, device, bool(episode_memory), env.device)
         self.visits = visits.EpisodeVisits(envs, episode_memory, device) if episode_memory else None
         # The state before step t. `evaluate` and `store` advance it in place.
         self.age = torch.zeros(envs, dtype=torch.int8, device=device)
         self.hidden = torch.zeros(envs, policy.hidden_size, device=device)
         self.step_index = torch.zeros(len(env.groups), 1, dtype=torch.int64, device=device)
-        # What the host and a policy step hand to each other: whether the newest observation is the first of an episode,
-        # and the actions.
-        pin = device.type == "cuda"
-        self.first_host = torch.ones(envs, dtype=torch.bool, pin_memory=pin)
-        self.actions_host = torch.zeros(envs, *action.shape, dtype=act.dtype(action), pin_memory=pin)
+        # What environments and policy hand to each other, where the environments are: whether the newest observation is
+        # the first of an episode, and the actions.
+        pin = device.type == "cuda" and env.device.type == "cpu"
+        where: dict[str, Any] = {"device": env.device, "pin_memory": pin}
+        self.first = torch.ones(envs, dtype=torch.bool, **where)
+        self.actions = torch.zeros(envs, *action.shape, dtype=act.dtype(action), **where)
         self._slots = [self.buffer.slots(rows) for rows in env.groups]
-        self._host_views = [(self.first_host[rows], self.actions_host[rows]) for rows in env.groups]
+        self._handover = [(self.first[rows], self.actions[rows]) for rows in env.groups]
         self._policy_step = compiled(policy_step, config, device) if policy.compilable else policy_step
         self._evaluate, self._store = (
             [GraphedFunction(partial(half, g, rows), config, device) for g, rows in enumerate(env.groups)]
@@ -112,17 +113,26 @@ class SynchronousCollector:
     def start(self) -> None:
         """Reset the environments. The next rollout begins where the last one ended: after its last row."""
         self.buffer.frames[-1].copy_(self.env.reset())
-        self.first_host.fill_(True)
+        self.first.fill_(True)
 
     @torch.no_grad()
     def collect(self, last: bool = False, before_step: Callable[[int], None] | None = None) -> Rollout:
         """One rollout. While one group of environments steps, the policy is evaluated for the other. `before_step` is
         called with the number of every step."""
-        steps, groups = self.config.rollout_steps, range(len(self.env.groups))
-        shape = (steps, self.config.env.num_envs)
+        shape = (self.config.rollout_steps, self.config.env.num_envs)
         noise_TNA = act.draw_noise(self.env.spec.action, shape, self.generator, self.device)
         self.buffer.start_rollout(self.hidden, noise_TNA)
         self.step_index.zero_()
+        episodes, rooms_entered = self._steps(before_step)
+        self._bootstrap_values()
+        if self.visits is not None and self.buffer.first_visit is not None:
+            newest = self.buffer.frames[self.buffer.stack - 1 :]
+            self.buffer.first_visit.copy_(self.visits.update(newest, self.buffer.first[1:]))
+        return self.buffer.rollout(episodes, rooms_entered)
+
+    def _steps(self, before_step: Callable[[int], None] | None) -> tuple[list[Episode], list[int]]:
+        """The steps of a rollout into the buffer; returns the episodes that ended and the rooms entered."""
+        steps, groups = self.config.rollout_steps, range(len(self.env.groups))
         infos: list[StepInfo] = []
         for t in range(steps):
             if self._closed:
@@ -136,18 +146,14 @@ class SynchronousCollector:
         for g in groups:
             self._receive(steps - 1, g)
             infos.append(self._read(steps - 1, g))
-        self._bootstrap_values()
-        if self.visits is not None and self.buffer.first_visit is not None:
-            newest = self.buffer.frames[self.buffer.stack - 1 :]
-            self.buffer.first_visit.copy_(self.visits.update(newest, self.buffer.first[1:]))
-        return self.buffer.rollout(infos)
+        return [episode for info in infos for episode in info.episodes], [r for info in infos for r in info.entered]
 
     def evaluate(self, g: int, rows: slice) -> StepOutput:
-        """Evaluate the policy for one step of one group, and copy the actions to the host without waiting. Advances the
-        policy's state in place."""
-        first_N = self.first_host[rows].to(self.device, non_blocking=True)
+        """Evaluate the policy for one step of one group, and copy the actions to the environments without waiting.
+        Advances the policy's state in place."""
+        first_N = self.first[rows].to(self.device, non_blocking=True)
         out = self._policy_output(g, rows, first_N)
-        self.actions_host[rows].copy_(out.actions, non_blocking=True)
+        self.actions[rows].copy_(out.actions, non_blocking=True)
         self.hidden[rows] = out.hidden
         self.age[rows] = out.age
         return out
@@ -169,7 +175,7 @@ class SynchronousCollector:
     def compile(self) -> Rollout:
         for g, rows in enumerate(self.env.groups):
             self._policy_output(g, rows, torch.zeros_like(self.buffer.first[0, rows]))
-        return self.buffer.rollout([])
+        return self.buffer.rollout([], [])
 
     def _receive(self, t: int, g: int) -> None:
         """Wait for the result of step t, and copy observation t + 1 to the device."""
@@ -178,13 +184,13 @@ class SynchronousCollector:
         if self.config.bootstrap_truncated and bool(result.truncated.any()):
             self._bootstrap_truncated(t, self.env.groups[g], result)
         self._slots[g][t].obs.copy_(result.obs, non_blocking=True)
-        first, _ = self._host_views[g]
+        first, _ = self._handover[g]
         first.copy_(result.done)
 
     def _act(self, t: int, g: int) -> list[StepInfo]:
         """Evaluate the policy and send step t. While the device works, rewards and episodes of the step before are
         read."""
-        _, actions = self._host_views[g]
+        _, actions = self._handover[g]
         with self.clock("inference"):
             out = self._evaluate[g]()
             self._actions_ready.record()
@@ -237,7 +243,7 @@ class SynchronousCollector:
         frames = self.buffer.frames
         return {
             "obs": frames[-1].clone(),
-            "first": self.first_host.clone(),
+            "first": self.first.clone(),
             "age": self.age.clone(),
             "hidden": self.hidden.clone(),
             "history": frames[self.config.rollout_steps : -1].clone(),
@@ -246,7 +252,7 @@ class SynchronousCollector:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.buffer.frames[-1].copy_(state["obs"])
-        self.first_host.copy_(state["first"])
+        self.first.copy_(state["first"])
         self.age.copy_(state["age"])
         self.hidden.copy_(state["hidden"])
         self.buffer.frames[self.config.rollout_steps : -1].copy_(state["history"])

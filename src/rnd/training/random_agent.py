@@ -33,9 +33,9 @@ class RandomAgent:
         shape, dtype = env.reset().shape, env.buffers.tensors["obs"].dtype
         self.obs_TNX = torch.empty(steps, *shape, dtype=dtype, device=device)
         self.rewards_TN = torch.empty(steps, env.num_envs, device=device)
-        # The environments write to the host: to these very tensors, or a chunk at a time on its way to the device.
+        # The environments write where they are: to these very tensors, or on the host a chunk at a time.
         self.chunk, self.host_obs, self.host_rewards = steps, self.obs_TNX, self.rewards_TN
-        if device.type != "cpu":
+        if device.type != env.device.type:
             self.chunk = min(steps, max(1, HOST_STEPS // env.num_envs))
             pin = device.type == "cuda"
             self.host_obs = torch.empty(self.chunk, *shape, dtype=dtype, pin_memory=pin)

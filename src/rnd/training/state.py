@@ -8,7 +8,6 @@ import numpy as np
 from torch import Generator, nn
 
 from rnd.bonus.base import BonusModule
-from rnd.data.normalize import ReturnScaler
 from rnd.device import generators
 from rnd.distributed import Ranks
 from rnd.envs.interface import VectorEnv
@@ -33,7 +32,7 @@ class Stateful(Protocol):
     random: np.random.Generator
     ranks: Ranks
 
-    def scalers(self) -> dict[str, ReturnScaler]: ...
+    def env_modules(self) -> dict[str, nn.Module]: ...
 
     def modules(self) -> dict[str, nn.Module]: ...
 
@@ -43,7 +42,7 @@ class Stateful(Protocol):
 SHARED = ("iteration", "policy", "bonus", "optimizer", "episodes")
 """Entries that are the same on all ranks."""
 PER_RANK = ("collector", "env", "generators")
-"""Entries that each rank has its own of, beside the scalers."""
+"""Entries that each rank has its own of, beside the modules with a row per environment."""
 
 
 def save(trainer: Stateful) -> dict[str, Any]:
@@ -52,7 +51,7 @@ def save(trainer: Stateful) -> dict[str, Any]:
     All ranks call this together. That of rank 0 holds the states of the others, and is the one to be written.
     """
     own = {
-        **{name: scaler.state_dict() for name, scaler in trainer.scalers().items()},
+        **{name: module.state_dict() for name, module in trainer.env_modules().items()},
         "collector": trainer.collector.state_dict(),
         "env": trainer.env.state_dict(),
         "generators": generators.save(trainer.generators, trainer.random),
@@ -72,7 +71,7 @@ def load(trainer: Stateful, saved: dict[str, Any]) -> bool:
     """Restore rank 0's `saved`. Returns False where the random draws will differ."""
     shared, states = trainer.ranks.on_rank0(lambda: shared_entries(trainer, saved)), []
     if trainer.ranks.is_rank0:
-        own_names = (*trainer.scalers(), *PER_RANK)
+        own_names = (*trainer.env_modules(), *PER_RANK)
         states = reshard(trainer, [{name: saved[name] for name in own_names}, *saved.get("other_ranks", [])])
     own = trainer.ranks.scatter(states)
     trainer.iteration = int(shared["iteration"])
@@ -80,8 +79,8 @@ def load(trainer: Stateful, saved: dict[str, Any]) -> bool:
     trainer.bonus.load_state_dict(shared["bonus"])
     trainer.learner.load_state_dict(shared["optimizer"])
     trainer.episodes.load_state_dict(shared["episodes"])
-    for name, scaler in trainer.scalers().items():
-        scaler.load_state_dict(own[name])
+    for name, module in trainer.env_modules().items():
+        module.load_state_dict(own[name])
     trainer.collector.load_state_dict(own["collector"])
     trainer.env.load_state_dict(own["env"])
     if own["generators"] is None:
@@ -96,7 +95,7 @@ def reshard(trainer: Stateful, states: list[dict[str, Any]]) -> list[dict[str, A
     world = trainer.ranks.world
     if len(states) == world:
         return states
-    owners: dict[str, Any] = {**trainer.scalers(), "collector": trainer.collector, "env": trainer.env}
+    owners: dict[str, Any] = {**trainer.env_modules(), "collector": trainer.collector, "env": trainer.env}
     split = {name: owner.reshard([state[name] for state in states], world) for name, owner in owners.items()}
     return [{name: found[rank] for name, found in split.items()} | {"generators": None} for rank in range(world)]
 

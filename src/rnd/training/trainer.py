@@ -26,6 +26,8 @@ from rnd.device.generators import draw_seed, seed_everything
 from rnd.device.graphs import GraphedFunction, autocast, channels_last, compiled, in_background, uses_graphs
 from rnd.distributed import SINGLE_PROCESS, Ranks
 from rnd.envs.interface import VectorEnv
+from rnd.envs.tensor_env import TensorEnvs
+from rnd.foundation.errors import UserError
 from rnd.foundation.stopwatch import Stopwatch
 from rnd.metrics.episodes import EpisodeStats
 from rnd.metrics.metrics import Row
@@ -37,6 +39,7 @@ from rnd.training.overlap import OverlappedCollector
 from rnd.training.ppo import Learner
 from rnd.training.random_agent import RandomAgent
 from rnd.training.returns import Targets, combine, standardise
+from rnd.training.tensor_collector import TensorCollector
 
 
 class Prepared(NamedTuple):
@@ -68,6 +71,7 @@ class Trainer:
         self.reward_scaler: ReturnScaler | None = None
         if config.normalize_reward:
             self.reward_scaler = ReturnScaler(envs, config.gamma_ext, extrinsic=True, ranks=ranks)
+        self.episode_bonus = self.bonus.episode_bonus(envs)
         for module in self.modules().values():
             ranks.broadcast_(module.to(self.device))
         # Acting and learning may overlap, so each draws from its own generator.
@@ -79,16 +83,20 @@ class Trainer:
         self.learner = Learner(config, spec.action, self.policy, self.bonus, learning, ranks)
         self.episodes = EpisodeStats(spec.success_return, spec.has_cells)
         self.clock = Stopwatch("learning")
-        self._score = compiled(self.bonus.score, config, self.device)
+        self._score = compiled(self.bonus.embed if self.episode_bonus else self.bonus.score, config, self.device)
         self._bonus_targets = compiled(self.bonus.targets, config, self.device)
         captured = ranks.world == 1 and self.bonus.capturable
         self._prepare = GraphedFunction(self.prepare, config, self.device) if captured else self.prepare
         self._compiling: Future[None] | None = None
 
     def _make_collector(self, generator: torch.Generator) -> Collector:
-        overlap = self.config.overlap
+        overlap, memory = self.config.overlap, self.bonus.episode_memory
+        if isinstance(self.env, TensorEnvs):
+            if overlap:
+                raise UserError(f"{self.env.spec.id} steps on the device, where --overlap hides nothing; leave it out")
+            return TensorCollector(self.config, self.env, self.policy, self.device, generator, memory)
         policy = copy.deepcopy(self.policy) if overlap else self.policy
-        inner = SynchronousCollector(self.config, self.env, policy, self.device, generator, self.bonus.episode_memory)
+        inner = SynchronousCollector(self.config, self.env, policy, self.device, generator, memory)
         return OverlappedCollector(inner, self.policy) if overlap else inner
 
     @property
@@ -134,6 +142,8 @@ class Trainer:
         # intrinsic reward of s_{t+1}, with the statistics as they were; then normalise it
         with autocast(self.config, self.device):
             bonus_TN = in_chunks(self._score, transitions).float()
+        if self.episode_bonus is not None:
+            bonus_TN = self.episode_bonus(bonus_TN, rollout.done_TN)
         intrinsic_TN = self.scaler(bonus_TN)
         # returns and advantages of both streams, combined
         values = rollout.values_ext_TpN, rollout.values_int_TpN
@@ -190,11 +200,12 @@ class Trainer:
         self.random = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(rank,) if rank else ()))
 
     def modules(self) -> dict[str, nn.Module]:
-        return {"policy": self.policy, "bonus": self.bonus, **self.scalers()}
+        return {"policy": self.policy, "bonus": self.bonus, **self.env_modules()}
 
-    def scalers(self) -> dict[str, ReturnScaler]:
-        """Those of the rewards, by their names in the state."""
-        return {"scaler": self.scaler} | ({"reward_scaler": self.reward_scaler} if self.reward_scaler else {})
+    def env_modules(self) -> dict[str, nn.Module]:
+        """Those whose state has a row per environment, by their names in it."""
+        found = {"scaler": self.scaler, "reward_scaler": self.reward_scaler, "episode_bonus": self.episode_bonus}
+        return {name: module for name, module in found.items() if module is not None}
 
     def state_dict(self) -> dict[str, Any]:
         """Everything that the next iteration depends on (`rnd.training.state`). All ranks call this together."""

@@ -112,6 +112,10 @@ def gym_factory(env_id: str) -> Callable[..., Any]:
     has too: the id is one that the module registers."""
     if ":" not in env_id:
         return partial(_make_gym, env_id)
+    if env_id.partition(":")[0] in JAX_SUITES:
+        from rnd.envs.jax_env import make_jax_env
+
+        return partial(make_jax_env, env_id)
     import gymnasium
 
     module, name = import_module(env_id, "environment"), env_id.partition(":")[2]
@@ -126,6 +130,9 @@ def gym_factory(env_id: str) -> Callable[..., Any]:
         raise UserError(f"{env_id} is no function but {type(factory).__name__}; see docs/environments.md")
     return factory
 
+
+JAX_SUITES = ("gymnax", "craftax", "navix")
+"""What stands before the colon in ids of environments written in JAX."""
 
 PACKAGES = {
     ("MiniGrid-", "BabyAI-"): ("minigrid", "minigrid"),

@@ -1,0 +1,231 @@
+"""Environments written in JAX, on the device of the run: `gymnax:ID`, `craftax:ID`, `navix:ID`.
+
+Legend: N copies, R new starts per step.
+
+All copies are stepped by one function under jit and vmap. Arrays are handed over by DLPack, without a copy: on a GPU
+each side waits for the other's stream, and the host for neither.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from gymnasium import spaces
+from torch import Tensor
+
+from rnd.envs.tensor_env import TensorEnv, TensorStep
+from rnd.foundation.errors import UserError, nearest
+
+RESETS = {"craftax": 16}
+"""In Craftax a new world takes longer than a step: N / 16 new ones are made per step. More than that many copies that
+end at once share them."""
+
+Tree = Any
+"""Nested containers of JAX arrays."""
+
+
+class Suite(NamedTuple):
+    """One copy of an environment as pure functions, and its spaces."""
+
+    reset: Callable[[Any], tuple[Any, Tree]]
+    """Observation and state of a new episode, from a key."""
+    step: Callable[[Any, Tree, Any], tuple[Any, Tree, Any, Any, Any]]
+    """Observation, state, reward, terminated, truncated; from a key, the state and the action. No reset."""
+    observation_space: Any
+    action_space: Any
+
+
+def make_jax_env(env_id: str, num_envs: int = 1, device: Any = "cpu") -> JaxEnv:
+    """N copies of `suite:ID`."""
+    suite, _, name = env_id.partition(":")
+    os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # JAX would take three quarters of the GPU
+    try:
+        importlib.import_module("jax")
+        package = importlib.import_module(suite)
+    except ImportError as error:
+        packages = f"jax {suite}" if error.name == "jax" else suite
+        raise UserError(f"{env_id} cannot be made ({error}): pip install {packages}") from error
+    make = {"gymnax": gymnax_suite, "craftax": craftax_suite, "navix": navix_suite}[suite]
+    return JaxEnv(make(package, name), num_envs, torch.device(device), RESETS.get(suite, 1))
+
+
+def gymnax_suite(package: Any, name: str) -> Suite:
+    """gymnax: https://github.com/RobertTLange/gymnax."""
+    if name not in package.registered_envs:
+        raise UserError(f"gymnax has no environment {name}; {nearest(name, package.registered_envs)}")
+    return functional_suite(*package.make(name))
+
+
+def craftax_suite(package: Any, name: str) -> Suite:
+    """Craftax (Matthews et al. 2024), with gymnax's interface."""
+    maker = importlib.import_module("craftax.craftax_env").make_craftax_env_from_name
+    known = [f"Craftax-{world}{kind}-v1" for world in ("", "Classic-") for kind in ("Symbolic", "Pixels")]
+    if name not in known:
+        raise UserError(f"craftax has no environment {name}; {nearest(name, known)}")
+    env = maker(name, auto_reset=False)
+    return functional_suite(env, env.default_params)
+
+
+def functional_suite(env: Any, params: Any) -> Suite:
+    """An environment with gymnax's `reset_env` and `step_env`. Before gymnax 1.0 an end by a time limit counts as a
+    termination, as it does in Craftax."""
+    from jax import numpy as jnp
+
+    def step(key: Any, state: Tree, action: Any) -> tuple[Any, Tree, Any, Any, Any]:
+        obs, state, reward, terminated, _ = env.step_env(key, state, action, params)
+        limit = getattr(env, "is_truncated", None)
+        truncated = limit(state, params) if limit else jnp.zeros_like(terminated)
+        return obs, state, reward, terminated, truncated
+
+    spaces_of = env.observation_space(params), env.action_space(params)
+    return Suite(lambda key: env.reset_env(key, params), step, *spaces_of)
+
+
+def navix_suite(package: Any, name: str) -> Suite:
+    """NAVIX (Pignatelli et al. 2024): its state is a time step."""
+    if name not in package.registry():
+        raise UserError(f"navix has no environment {name}; {nearest(name, package.registry())}")
+    env = package.make(name)
+
+    def reset(key: Any) -> tuple[Any, Tree]:
+        state = env.reset(key)
+        return state.observation, state
+
+    def step(key: Any, state: Tree, action: Any) -> tuple[Any, Tree, Any, Any, Any]:
+        state = env._step(state, action)  # its `step` resets in the step after the end
+        return state.observation, state, state.reward, state.is_termination(), state.is_truncation()
+
+    return Suite(reset, step, env.observation_space, env.action_space)
+
+
+class JaxEnv(TensorEnv):
+    """N copies of a `Suite`. Images are read as vectors, and a single choice one-hot."""
+
+    def __init__(self, suite: Suite, num_envs: int, device: torch.device, resets: int = 1):
+        import jax
+
+        self.jax, self.num_envs, self.suite = jax, num_envs, suite
+        self.device, self.jax_device = device, jax_device(device)
+        self.starts = max(1, num_envs // resets)
+        name = type(suite.observation_space).__name__
+        if not hasattr(suite.observation_space, "shape"):
+            raise UserError(f"observations of the kind {name} are not supported; those of a Box are")
+        shape = tuple(suite.observation_space.shape)
+        self.choices = int(suite.observation_space.n) if name == "Discrete" and shape == () else 0
+        size = self.choices or int(np.prod(shape))
+        self.observation_space = spaces.Box(-np.inf, np.inf, (size,), np.float32)
+        self.action_space = gym_space(suite.action_space)
+        self._reset = jax.jit(self._start)
+        self._step = jax.jit(self._advance)
+        with jax.default_device(self.jax_device):
+            self.state: Tree = self._reset(self._key(0))[1]
+
+    def reset(self, seed: int) -> Tensor:
+        with self.jax.default_device(self.jax_device):
+            obs, self.state = self._reset(self._key(seed))
+        return torch.from_dlpack(obs)
+
+    def step(self, actions: Tensor) -> TensorStep:
+        # a new tensor: the trainer writes the next actions into this one's memory
+        given = actions.to(torch.int32) if not actions.is_floating_point() else actions.clone()
+        self.state, *out = self._step(self.state, self.jax.dlpack.from_dlpack(given))
+        obs, final, reward, terminated, truncated = (torch.from_dlpack(x) for x in out)
+        return TensorStep(obs, reward, terminated.bool(), truncated.bool(), final)
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """The leaves of the state, in JAX's order; unsigned integers as the signed ones of the same bits."""
+        leaves = [np.asarray(leaf) for leaf in self.jax.tree.leaves(self._plain(self.state))]
+        return {f"{i}": torch.from_numpy(np.array(signed(leaf))) for i, leaf in enumerate(leaves)}
+
+    def load_state_dict(self, state: dict[str, Tensor]) -> None:
+        leaves, tree = self.jax.tree.flatten(self._plain(self.state))
+        if len(leaves) != len(state) or any(x.shape != tuple(state[f"{i}"].shape) for i, x in enumerate(leaves)):
+            raise ValueError("the saved state is that of another environment, or of another version of it")
+        saved = [state[f"{i}"].cpu().numpy().view(leaf.dtype) for i, leaf in enumerate(leaves)]
+        plain = self.jax.tree.unflatten(tree, [self.jax.device_put(x, self.jax_device) for x in saved])
+        self.state = self._with_keys(plain)
+
+    # --- pure functions of JAX ---------------------------------------------------------------------
+
+    def _start(self, key: Any) -> tuple[Any, Tree]:
+        keys = self.jax.random.split(key, self.num_envs + 1)
+        obs, state = self.jax.vmap(self.suite.reset)(keys[1:])
+        return self._vector(obs), (keys[0], state)
+
+    def _advance(self, state: Tree, actions: Any) -> tuple[Tree, Any, Any, Any, Any, Any]:
+        """All copies one step on; those that end continue with a new start."""
+        jax, jnp = self.jax, self.jax.numpy
+        key, own = state
+        key, stepping, starting = jax.random.split(key, 3)
+        keys = jax.random.split(stepping, self.num_envs)
+        obs, own, reward, terminated, truncated = jax.vmap(self.suite.step)(keys, own, actions)
+        new_obs, new = jax.vmap(self.suite.reset)(jax.random.split(starting, self.starts))
+        ended = jnp.logical_or(terminated, truncated)
+        which = jnp.maximum(jnp.cumsum(ended) - 1, 0) % self.starts  # the k-th copy that ends takes start k
+
+        def chosen(fresh: Any, old: Any) -> Any:
+            fresh = fresh if fresh.dtype == old.dtype else fresh.astype(old.dtype)
+            return jnp.where(ended.reshape(-1, *(1,) * (old.ndim - 1)), fresh[which], old)
+
+        final = self._vector(obs)
+        ends = terminated.astype(jnp.uint8), truncated.astype(jnp.uint8)
+        state = key, jax.tree.map(chosen, new, own)
+        return state, chosen(self._vector(new_obs), final), final, reward.astype(jnp.float32), *ends
+
+    def _vector(self, obs: Any) -> Any:
+        """[B, X] float32."""
+        if self.choices:
+            obs = self.jax.nn.one_hot(obs, self.choices)
+        return obs.reshape(len(obs), -1).astype(self.jax.numpy.float32)
+
+    def _key(self, seed: int) -> Any:
+        """Both halves of a seed of 63 bits count."""
+        return self.jax.random.fold_in(self.jax.random.PRNGKey(seed & 0xFFFFFFFF), seed >> 32)
+
+    def _is_key(self, leaf: Any) -> bool:
+        return bool(self.jax.dtypes.issubdtype(leaf.dtype, self.jax.dtypes.prng_key))
+
+    def _plain(self, tree: Tree) -> Tree:
+        """Typed keys as the integers that they are."""
+        return self.jax.tree.map(lambda x: self.jax.random.key_data(x) if self._is_key(x) else x, tree)
+
+    def _with_keys(self, plain: Tree) -> Tree:
+        """The inverse of `_plain`, in the types of the current state."""
+        wrap = self.jax.random.wrap_key_data
+        return self.jax.tree.map(lambda old, x: wrap(x) if self._is_key(old) else x, self.state, plain)
+
+
+def jax_device(device: torch.device) -> Any:
+    """JAX's name for a device of PyTorch."""
+    import jax
+
+    if device.type == "cpu":
+        return jax.devices("cpu")[0]
+    try:
+        return jax.devices("gpu")[device.index or 0]
+    except RuntimeError as error:
+        raise UserError('JAX finds no GPU here: pip install "jax[cuda12]", or train with --device cpu') from error
+
+
+def gym_space(space: Any) -> spaces.Space[Any]:
+    """An action space of gymnax or NAVIX as one of Gymnasium."""
+    kind = type(space).__name__
+    if kind == "Discrete" and tuple(space.shape) == ():
+        return spaces.Discrete(int(space.n))
+    if kind in ("Box", "Continuous"):
+        low, high = (space.low, space.high) if kind == "Box" else (space.minimum, space.maximum)
+        low, high = (np.broadcast_to(np.asarray(bound, np.float32), space.shape) for bound in (low, high))
+        return spaces.Box(low, high, dtype=np.float32)
+    raise UserError(f"actions of the kind {kind} are not supported; a Discrete or a Box of JAX environments is")
+
+
+def signed(array: np.ndarray) -> np.ndarray:
+    """Unsigned integers wider than a byte as signed ones: checkpoints have no others."""
+    if array.dtype.kind == "u" and array.dtype.itemsize > 1:
+        return array.view(f"i{array.dtype.itemsize}")
+    return array

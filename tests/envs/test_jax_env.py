@@ -1,0 +1,139 @@
+"""Environments written in JAX. Optional: where jax and gymnax are installed."""
+
+from __future__ import annotations
+
+import copy
+import sys
+from contextlib import closing
+from dataclasses import replace
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+
+from rnd import envs
+from rnd.config import BonusOptions
+from rnd.config.presets import small
+from rnd.envs.jax_env import JaxEnv, Suite, make_jax_env
+from rnd.foundation.errors import UserError
+from rnd.models.policy.mlp import WidthOptions
+from rnd.training.trainer import Trainer
+
+CARTPOLE = "gymnax:CartPole-v1"
+
+
+def config_of(env_id, num_envs=4):
+    config = small(env_id)
+    return replace(
+        config,
+        env=replace(config.env, num_envs=num_envs),
+        bonus_options=BonusOptions(features=8, hidden=8, random_steps=8),
+        policy_options=WidthOptions(16),
+        rollout_steps=16,
+        minibatches=2,
+        epochs=2,
+        frames=6 * 16 * num_envs,
+        device="cpu",
+    )
+
+
+@pytest.fixture
+def gymnax():
+    pytest.importorskip("jax")
+    return pytest.importorskip("gymnax")
+
+
+@pytest.mark.parametrize("env_id", [CARTPOLE, pytest.param("gymnax:Pendulum-v1", marks=pytest.mark.long)])
+def test_a_run_resumes_to_the_bit(env_id, gymnax):
+    config = config_of(env_id)
+    with closing(envs.make(config)) as env, closing(envs.make(config)) as other:
+        trainer = Trainer(config, env)
+        list(trainer.random_start())
+        trainer.start()
+        training = trainer.train()
+        next(training), next(training)
+        saved = copy.deepcopy(trainer.state_dict())
+        rows = list(training)
+        again = Trainer(config, other)
+        assert again.load_state_dict(saved)
+        assert list(again.train()) == rows
+        assert env_id != CARTPOLE or rows[-1]["episodes"] > 0
+
+
+def jitted_step(env, params):
+    import jax
+
+    return jax.jit(lambda key, state, action: env.step_env(key, state, action, params))
+
+
+def test_steps_are_those_of_gymnax(gymnax):
+    """Copy by copy, without vmap, from the states that the environment holds."""
+    env, params = gymnax.make("CartPole-v1")
+    one = jitted_step(env, params)
+    ours, random, ended = make_jax_env(CARTPOLE, 3), np.random.default_rng(0), 0
+    obs = ours.reset(7)
+    for _ in range(30):
+        before = ours.jax.tree.map(np.asarray, ours.state[1])
+        actions = random.integers(2, size=3)
+        step = ours.step(torch.from_numpy(actions))
+        for i in range(3):
+            state = ours.jax.tree.map(lambda x, i=i: ours.jax.numpy.asarray(x[i]), before)
+            expected, _, reward, terminated, _ = one(ours._key(0), state, int(actions[i]))
+            np.testing.assert_allclose(step.final_obs[i], expected, rtol=1e-5, atol=1e-6)
+            assert float(step.reward[i]) == float(reward)
+            assert bool(step.terminated[i]) == bool(terminated)
+            assert torch.equal(step.obs[i], step.final_obs[i]) != bool(terminated)
+        ended += int(step.terminated.sum())
+        obs = step.obs
+    assert ended > 1
+    assert float(obs.abs().max()) < 3
+
+
+def counting(limit=3, key_type="key"):
+    """A count to a limit, from a random start, whose state has a typed key."""
+    import jax
+    from jax import numpy as jnp
+
+    def reset(key):
+        start = jax.random.randint(key, (), 0, 1000)
+        return start, {"start": start, "time": jnp.int32(0), "key": key if key_type == "raw" else jax.random.key(3)}
+
+    def step(key, state, action):
+        state = state | {"time": state["time"] + 1}
+        return state["start"], state, jnp.float32(1), state["time"] == 99, state["time"] == limit
+
+    observation = SimpleNamespace(shape=())
+    return Suite(reset, step, observation, type("Discrete", (), {"n": 2, "shape": ()})())
+
+
+@pytest.mark.parametrize("key_type", ["typed", pytest.param("raw", marks=pytest.mark.long)])
+def test_copies_that_end_get_new_starts(key_type, gymnax):
+    env = JaxEnv(counting(key_type=key_type), 8, torch.device("cpu"), resets=4)
+    first = env.reset(1).clone()
+    assert len(set(first.flatten().tolist())) == 8
+    step = [env.step(torch.zeros(8, dtype=torch.int64)) for _ in range(3)][-1]
+    assert bool(step.truncated.all())
+    assert not bool(step.terminated.any())
+    assert torch.equal(step.final_obs, first)
+    assert len(set(step.obs.flatten().tolist())) == 2, "8 / 4 new starts per step, shared by all that end at once"
+    other = JaxEnv(counting(key_type=key_type), 8, torch.device("cpu"), resets=4)
+    other.load_state_dict(env.state_dict())
+    later = [[e.step(torch.zeros(8, dtype=torch.int64)).obs for _ in range(4)][-1] for e in (env, other)]
+    assert torch.equal(*later)
+    with pytest.raises(ValueError, match="another environment"):
+        JaxEnv(counting(), 4, torch.device("cpu")).load_state_dict(env.state_dict())
+
+
+def test_unknown_names_are_refused_with_the_nearest(gymnax):
+    with pytest.raises(UserError, match="gymnax has no environment CartPol-v1; nearest: CartPole-v1"):
+        make_jax_env("gymnax:CartPol-v1")
+
+
+@pytest.mark.parametrize(("missing", "command"), [("jax", "jax craftax"), ("craftax", "craftax")])
+def test_a_missing_package_names_its_installation(missing, command, monkeypatch):
+    if missing != "jax":
+        pytest.importorskip("jax")
+    monkeypatch.setitem(sys.modules, missing, None)
+    with pytest.raises(UserError, match=f"pip install {command}$"):
+        make_jax_env("craftax:Craftax-Symbolic-v1")

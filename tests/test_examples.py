@@ -28,8 +28,8 @@ def load(name):
 
 
 def test_all_examples_are_run_here():
-    # tests/training/test_tensor_collector.py trains in the last one
-    assert {path.stem for path in EXAMPLES.glob("*.py")} == {*SIZES, "novelty_alarm", "tensor_gridworld"}
+    elsewhere = {"novelty_alarm", "tensor_gridworld", "rsl_rl_corridor"}  # tests of their subjects run these
+    assert {path.stem for path in EXAMPLES.glob("*.py")} == {*SIZES} | elsewhere
 
 
 @pytest.mark.parametrize("name", SIZES)

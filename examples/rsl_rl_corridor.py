@@ -1,0 +1,99 @@
+"""rsl_rl on a sparse task of tensors: without a bonus, with its own RND, and with this one.
+
+python examples/rsl_rl_corridor.py --bonus rnd         # or rsl_rl, none; pip install rsl-rl-lib
+"""
+
+import argparse
+import contextlib
+import io
+
+import torch
+from rsl_rl.env import VecEnv
+from rsl_rl.runners import OnPolicyRunner
+from tensordict import TensorDict
+
+RND_CFG = {
+    "none": None,
+    "rsl_rl": {
+        "num_outputs": 64,
+        "predictor_hidden_dims": [256, 256],
+        "target_hidden_dims": [256, 256],
+        "state_normalization": True,
+        "reward_normalization": True,
+    },
+    "rnd": {"num_outputs": 64, "hidden": 256},
+}
+
+
+class Corridor(VecEnv):
+    """A point that moves to the left or to the right; a reward at the right end, far beyond a random walk's reach."""
+
+    device, cfg, num_actions, max_episode_length = "cpu", {}, 1, 50
+
+    def __init__(self, num_envs=16, image=False, length=30.0, dt=1.0):
+        self.num_envs, self.image, self.length = num_envs, image, length
+        self.episode_length_buf = torch.zeros(num_envs, dtype=torch.long)
+        self.x = torch.zeros(num_envs)
+        self.goals = 0
+        self.step_dt, self.unwrapped = dt, self
+
+    def get_observations(self):
+        place = (self.x / self.length)[:, None]
+        groups = {"policy": torch.cat([place, place.square()], 1), "time": self.episode_length_buf[:, None] / 50}
+        if self.image:
+            bar = torch.arange(20.0)[None] < place * 20
+            groups["camera"] = bar.float()[:, None, None].repeat(1, 3, 16, 1)
+        return TensorDict(groups, batch_size=[self.num_envs])
+
+    def step(self, actions):
+        self.x = (self.x + actions[:, 0].clamp(-1, 1)).clamp_min(0)
+        self.episode_length_buf += 1
+        found = self.x >= self.length
+        late = self.episode_length_buf >= self.max_episode_length
+        self.goals += int(found.sum())
+        done = found | late
+        self.x, self.episode_length_buf = self.x * ~done, self.episode_length_buf * ~done
+        return self.get_observations(), found.float(), done.long(), {"time_outs": (late & ~found).float()}
+
+
+def train_cfg(bonus, weight, steps=25, hidden=64, groups=None):
+    model = {"class_name": "MLPModel", "hidden_dims": [hidden, hidden], "activation": "elu"}
+    normal = {"class_name": "GaussianDistribution", "init_std": 1.0}
+    rnd_cfg = None if RND_CFG[bonus] is None else {**RND_CFG[bonus], "weight": weight}
+    return {
+        "num_steps_per_env": steps,
+        "save_interval": 1000,
+        "obs_groups": groups or {name: ["policy"] for name in ("actor", "critic", "rnd_state")},
+        "actor": {**model, "distribution_cfg": normal},
+        "critic": model,
+        "algorithm": {"class_name": "rnd.plugins.rsl_rl:PPO" if bonus == "rnd" else "PPO", "rnd_cfg": rnd_cfg},
+    }
+
+
+def train(bonus, weight=0.1, seed=1, num_envs=1024, iterations=60):
+    """Episodes that reached the goal, per iteration."""
+    torch.manual_seed(seed)
+    env, goals = Corridor(num_envs), []
+    with contextlib.redirect_stdout(io.StringIO()):
+        runner = OnPolicyRunner(env, train_cfg(bonus, weight), log_dir=None, device="cpu")
+        for _ in range(iterations):
+            env.goals = 0
+            runner.learn(1)
+            goals.append(env.goals)
+    return goals
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--bonus", choices=list(RND_CFG), default="rnd")
+    parser.add_argument("--weight", type=float, default=0.1)
+    parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
+    parser.add_argument("--num-envs", type=int, default=1024)
+    parser.add_argument("--iterations", type=int, default=60)
+    args = parser.parse_args()
+    for seed in args.seeds:
+        goals = train(args.bonus, args.weight, seed, args.num_envs, args.iterations)
+        first = next((i + 1 for i, number in enumerate(goals) if number), None)
+        print(
+            f"{args.bonus}, weight {args.weight:g}, seed {seed}: first goal in iteration {first}, last ten: {sum(goals[-10:]):,}"
+        )

@@ -94,6 +94,5 @@ if __name__ == "__main__":
     for seed in args.seeds:
         goals = train(args.bonus, args.weight, seed, args.num_envs, args.iterations)
         first = next((i + 1 for i, number in enumerate(goals) if number), None)
-        print(
-            f"{args.bonus}, weight {args.weight:g}, seed {seed}: first goal in iteration {first}, last ten: {sum(goals[-10:]):,}"
-        )
+        head = f"{args.bonus}, weight {args.weight:g}, seed {seed}"
+        print(f"{head}: first goal in iteration {first}, goals in the last ten: {sum(goals[-10:]):,}", flush=True)

@@ -17,6 +17,7 @@ import numpy as np
 import torch
 from gymnasium import spaces
 from torch import Tensor
+from torch.utils.dlpack import from_dlpack
 
 from rnd.envs.tensor_env import TensorEnv, TensorStep
 from rnd.foundation.errors import UserError, nearest
@@ -109,7 +110,8 @@ class JaxEnv(TensorEnv):
     def __init__(self, suite: Suite, num_envs: int, device: torch.device, resets: int = 1):
         import jax
 
-        self.jax, self.num_envs, self.suite = jax, num_envs, suite
+        self.num_envs, self.suite = num_envs, suite
+        self.jax: Any = jax
         self.device, self.jax_device = device, jax_device(device)
         self.starts = max(1, num_envs // resets)
         name = type(suite.observation_space).__name__
@@ -128,13 +130,13 @@ class JaxEnv(TensorEnv):
     def reset(self, seed: int) -> Tensor:
         with self.jax.default_device(self.jax_device):
             obs, self.state = self._reset(self._key(seed))
-        return torch.from_dlpack(obs)
+        return from_dlpack(obs)
 
     def step(self, actions: Tensor) -> TensorStep:
         # a new tensor: the trainer writes the next actions into this one's memory
         given = actions.to(torch.int32) if not actions.is_floating_point() else actions.clone()
         self.state, *out = self._step(self.state, self.jax.dlpack.from_dlpack(given))
-        obs, final, reward, terminated, truncated = (torch.from_dlpack(x) for x in out)
+        obs, final, reward, terminated, truncated = (from_dlpack(x) for x in out)
         return TensorStep(obs, reward, terminated.bool(), truncated.bool(), final)
 
     def state_dict(self) -> dict[str, Tensor]:

@@ -167,7 +167,7 @@ class RandomNetworkDistillation(nn.Module):
         return found
 
 
-class PPO(algorithms.PPO):  # type: ignore[misc]
+class PPO(algorithms.PPO):
     """rsl_rl's PPO with this bonus. Everything else is rsl_rl's own: one value head, rewards added."""
 
     @staticmethod
@@ -218,8 +218,8 @@ def scheduled(initial: float, schedule: dict[str, Any], step: int) -> float:
     """The weight at a step."""
     if schedule["mode"] == "constant":
         return initial
-    first, last, final = schedule.get("initial_step", 0), schedule["final_step"], schedule["final_value"]
+    first, last, final = (float(schedule.get(name, 0)) for name in ("initial_step", "final_step", "final_value"))
     if schedule["mode"] == "step":
-        return initial if step < last else float(final)
+        return initial if step < last else final
     share = min(max((step - first) / (last - first), 0.0), 1.0)
-    return initial + (float(final) - initial) * share
+    return initial + (final - initial) * share

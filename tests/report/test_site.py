@@ -83,7 +83,7 @@ def test_code_of_docstrings_can_be_pasted_and_parameters_are_described(site):
     text = unescape(re.sub("<[^>]+>", "", (site / "reference" / "api.html").read_text()))
     assert 'rnd.train("montezuma", frames=10_000_000, env={"num_envs": 32}' in text
     assert not re.search("[“”‘’]", text)
-    assert "gamma (float) – discount of the running sum" in " ".join(text.split())
+    assert "gamma (float) -- discount of the running sum" in " ".join(text.split())
 
 
 @pytest.mark.parametrize("width", [1400, 400])

@@ -15,10 +15,11 @@ test: $(STAMP) check
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
 
 # What one runs while working: the algorithm and its parts, without processes, emulators, pages and plugins.
-FAST = bonus checkpoint config data device foundation metrics models training
+FAST = bonus checkpoint config data device foundation metrics models training test_imports.py test_docs.py test_stable.py
+SLOW = training/test_overlap.py training/test_evaluation.py checkpoint/test_export.py config/test_components.py
 test-fast: $(STAMP)
 	$(BIN)/ruff check .
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 $(FAST:%=tests/%) tests/test_imports.py tests/test_docs.py tests/test_stable.py
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 $(FAST:%=tests/%) $(SLOW:%=--ignore=tests/%)
 
 test-long: $(STAMP)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m long

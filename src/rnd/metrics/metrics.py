@@ -25,8 +25,8 @@ COLUMNS_OF_0_1 = {"clip_share": "clip_fraction"}
 """Columns of tables that rnd 0.1 began. A resumed run goes on under their header."""
 
 MAX_LINE = 2**16
-MAX_CELLS = 2**25
-"""Limit of a table that is read: a million rows of 32 columns. A short row costs as much time as one of 16 cells."""
+MAX_CELLS = 2**24
+"""Limit of a table that is read: half a million rows of 32 columns. A short row costs as much as one of 16 cells."""
 
 
 @dataclass(frozen=True)

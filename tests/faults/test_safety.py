@@ -68,7 +68,6 @@ def test_a_link_that_stays_inside_is_allowed(broken):
         (["train", "CartPole-v1", "--policy", "cmm"], "cnn"),
         (["trian"], "nearest: train"),
         (["train", "\x1b[31mred\x1b[0m"], r"unknown environment \\x1b\[31mred\\x1b\[0m; nearest: "),
-        (["evaluate", "zoo:freeway-cnn", "--device", "tpu"], "unknown device 'tpu'; nearest: "),
         (["resume", "no-such-run"], "not a run folder"),
         (["resume"], "name the run folder"),
         (["export", "no-such-run"], "not a run folder"),
@@ -83,6 +82,11 @@ def test_wrong_input_gets_one_line_and_code_2(arguments, hint, tmp_path, monkeyp
     assert left.value.code == 2, said
     assert said.count("\n") == 1 and re.search(hint, said), said
     assert not any(tmp_path.iterdir())
+
+
+def test_an_unknown_device_gets_one_line_and_code_2(finished):
+    code, said = rnd("evaluate", finished, "--device", "tpu")
+    assert code == 2 and said.startswith("rnd: unknown device 'tpu'; nearest: ") and said.count("\n") == 1
 
 
 def test_escapes_and_markup_of_a_strangers_run_are_shown_as_text(broken):

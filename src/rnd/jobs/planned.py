@@ -30,6 +30,8 @@ class PlannedRun:
     """What the seeds have in common: the name of an arm."""
     config: Config
     """Complete: `out` and `name` give the folder."""
+    extends: bool = False
+    """More frames than those of the folder continue a finished run. Not for runs that are named after their frames."""
 
     @property
     def path(self) -> Path:
@@ -52,12 +54,14 @@ class PlannedRun:
         return read_run(self.path) if self.path.is_dir() else None
 
     def state(self) -> State:
-        """Finished: it has all the frames that are planned now, which may be more than when it began."""
+        """Finished: it has all the frames of its own config, and of the planned one if that `extends` it."""
         run = self.read()
         if run is None:
             return State.MISSING
-        done = run.config is not None and run.last("iteration") >= self.config.iterations
-        return State.FINISHED if done else State.PARTIAL
+        if run.config is None:
+            return State.PARTIAL
+        wanted = self.config if self.extends else run.config
+        return State.FINISHED if run.last("iteration") >= wanted.iterations else State.PARTIAL
 
     def check_folder(self) -> None:
         """Refuse a folder that holds another experiment. More frames, another device or other writers are honoured."""

@@ -32,7 +32,7 @@ def train_seeds(config: Config, seeds: list[int], jobs: int, console: Console) -
     """Train one run per seed, in processes of their own. Those that were stopped continue; the same with more frames
     continues finished ones."""
     name = config.name or replace(config, seed=0).run_name.removesuffix("-s0")
-    runs = [PlannedRun(name, replace(config, seed=seed, name=f"{name}-s{seed}")) for seed in seeds]
+    runs = [PlannedRun(name, replace(config, seed=seed, name=f"{name}-s{seed}"), extends=True) for seed in seeds]
     for planned in runs:
         check_name(planned.config.run_name)
         planned.check_folder()

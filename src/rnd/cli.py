@@ -27,6 +27,7 @@ COMMANDS = {
     "evaluate": ("rnd.commands.evaluate", "score an agent over many episodes: rnd evaluate RUN_OR_FILE"),
     "replay": ("rnd.commands.replay", "play a traced episode again and check it: rnd replay FILE"),
     "zoo": ("rnd.commands.zoo", "list the trained agents that there are"),
+    "sweep": ("rnd.commands.sweep", "search for a better config: rnd sweep GAME --trials 20 --jobs 2"),
     "paper": ("rnd.commands.paper", "run an experiment of the paper and draw it: rnd paper figure3 --scale 0.00001"),
     "export": ("rnd.commands.export", "share an agent, or a checkpoint in parts: rnd export RUN [--max-part 15MB]"),
     "import": ("rnd.commands.import_", "join an exported checkpoint into a run folder: rnd import FOLDER"),
@@ -178,6 +179,7 @@ def positional(cls: Any, arguments: list[str], missing: str = "") -> str:
 def positionals(cls: Any, arguments: list[str]) -> list[str]:
     """Remove and return the arguments that are neither a flag of `cls` nor the value of one, at any position."""
     switches, found, rest = {"-h", "--help", *flags(cls, switches=True)}, [], []
+    several = {name for name, flag in declared(cls).items() if flag.takes_several}
     waiting = list(arguments)
     while waiting:
         argument = waiting.pop(0)
@@ -187,9 +189,11 @@ def positionals(cls: Any, arguments: list[str]) -> list[str]:
             found.append(argument)
             continue
         rest.append(argument)
-        takes_value = "=" not in argument and argument.replace("_", "-") not in switches
-        if takes_value and waiting and not waiting[0].startswith("--"):  # otherwise its value is missing
+        name = argument.replace("_", "-")
+        takes_value = "=" not in argument and name not in switches
+        while takes_value and waiting and not waiting[0].startswith("--"):  # otherwise its value is missing
             rest.append(waiting.pop(0))
+            takes_value = name in several
     arguments[:] = rest
     return found
 

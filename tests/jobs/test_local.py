@@ -17,7 +17,7 @@ from rnd.config.presets import preset, small
 from rnd.foundation.errors import InterruptedRunError
 from rnd.jobs.local import LocalJobs
 from rnd.jobs.planned import PlannedRun, State
-from rnd.jobs.scheduler import frames_done, job_files, limit_threads
+from rnd.jobs.scheduler import RunList, frames_done, job_files, limit_threads
 from rnd.models.policy.mlp import WidthOptions
 from rnd.paper.experiments import Arm, Experiment
 from rnd.paper.plan import Scale, planned_runs
@@ -70,7 +70,7 @@ def experiment(rollouts: int = 6, arms: int = 2, env_id: str = "CartPole-v1") ->
 
 
 def run_all(found, jobs=2):
-    return list(LocalJobs(jobs, Console(quiet=True)).run(found))
+    return list(LocalJobs(jobs, Console(quiet=True)).run(RunList(found)))
 
 
 def test_runs_are_trained_and_finished(tmp_path):

@@ -14,6 +14,7 @@ from rich.console import Console
 from rnd.foundation.errors import UserError, install
 from rnd.jobs.planned import State
 from rnd.jobs.ray_jobs import Needs, RayJobs, prepare
+from rnd.jobs.scheduler import RunList
 from rnd.paper.experiments import figure3
 from rnd.paper.plan import Scale, planned_runs
 
@@ -27,14 +28,15 @@ def jobs(**needs) -> RayJobs:
 
 
 def test_needs_of_a_run(tmp_path):
-    found = planned_runs(figure3(), Scale(SCALE), tmp_path)
+    (found, *_) = planned_runs(figure3(), Scale(SCALE), tmp_path)
     assert jobs().needs({"CPU": 64, "GPU": 8}, found) == Needs(8, 1)
     assert jobs(gpus=0.5).needs({"CPU": 64, "GPU": 8}, found) == Needs(4, 0.5)
     assert jobs().needs({"CPU": 64}, found) == Needs(1, 0)
-    assert jobs().needs({"CPU": 64, "GPU": 8}, [run.on("cpu") for run in found]) == Needs(1, 0)
+    assert jobs().needs({"CPU": 64, "GPU": 8}, found.on("cpu")) == Needs(1, 0)
     assert jobs(cpus=3).needs({"CPU": 64}, found) == Needs(3, 0)
     with pytest.raises(UserError, match="needs 65 CPUs and 0 GPUs; the cluster has 64 and 0"):
         jobs(cpus=65).needs({"CPU": 64}, found)
+    assert Needs(3, 0).fit({"CPU": 64}) == 21 and Needs(4, 0.5).fit({"CPU": 64, "GPU": 2}) == 4
 
 
 def test_a_task_reads_absolute_paths_and_uses_its_own_cpus(tmp_path, monkeypatch):
@@ -48,7 +50,7 @@ def test_a_task_reads_absolute_paths_and_uses_its_own_cpus(tmp_path, monkeypatch
 def test_without_ray_the_error_names_the_package(monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(UserError, match=re.escape(install("ray"))):
-        next(jobs().run(planned_runs(figure3(), Scale(SCALE), tmp_path)))
+        next(jobs().run(RunList(planned_runs(figure3(), Scale(SCALE), tmp_path))))
 
 
 def lock_owner(path: Path) -> int | None:

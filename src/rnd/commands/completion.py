@@ -54,26 +54,33 @@ def names(command: str) -> list[str]:
     from rnd.config.presets import ATARI_GAMES
     from rnd.paper.experiments import EXPERIMENTS
 
-    known = {"train": ATARI_GAMES, "paper": [*EXPERIMENTS, *PROGRAMS], "bench": BENCHES, "completion": SHELLS}
+    known = {
+        "train": ATARI_GAMES,
+        "sweep": ATARI_GAMES,
+        "paper": [*EXPERIMENTS, *PROGRAMS],
+        "bench": BENCHES,
+        "completion": SHELLS,
+    }
     return [*known.get(command, ()), "--help"]
 
 
 def tables() -> dict[str, tuple[Any, str]]:
     """Every command with the dataclass of its flags, or an instance with the defaults, and its description."""
-    from rnd.commands import bench, evaluate, export, import_, paper, replay, report, resume, train, watch, zoo
+    from rnd.commands import bench, evaluate, export, import_, paper, replay, report, resume, sweep, train, watch, zoo
     from rnd.config.presets import DEFAULT_JOB, preset
     from rnd.report.options import WatchOptions
 
     programs = {f"paper {name}": import_module(path) for name, path in paper.PROGRAMS.items()}
     benches = {f"bench {name}": (import_module(path), text) for name, (path, text) in bench.BENCHES.items()}
     return {
-        "train": (train.flags_of(preset(DEFAULT_JOB, "choices")), train.DESCRIPTION),
+        "train": (train.flags_of(preset(DEFAULT_JOB, "choices"), train.Flags), train.DESCRIPTION),
         "resume": (resume.Options, resume.DESCRIPTION),
         "report": (report.Options, report.DESCRIPTION),
         "watch": (WatchOptions, watch.DESCRIPTION),
         "evaluate": (evaluate.Options, evaluate.DESCRIPTION),
         "replay": (replay.Options, replay.DESCRIPTION),
         "zoo": (zoo.Options, zoo.DESCRIPTION),
+        "sweep": (train.flags_of(preset(DEFAULT_JOB, "choices"), sweep.Flags), sweep.DESCRIPTION),
         "paper": (paper.Options, COMMANDS["paper"][1]),
         **{name: (module.Options, str(module.__doc__)) for name, module in programs.items()},
         "export": (export.Options, export.DESCRIPTION),

@@ -116,13 +116,13 @@ def _run(todo: list[PlannedRun], options: Options, console: Console) -> int:
     """Train the runs and print each outcome; returns how many failed."""
     from rnd.jobs.local import LocalJobs
     from rnd.jobs.ray_jobs import RayJobs
-    from rnd.jobs.scheduler import Scheduler
+    from rnd.jobs.scheduler import RunList, Scheduler
 
     scheduler: Scheduler = LocalJobs(options.jobs, console)
     if options.ray is not None:
         scheduler = RayJobs(options.ray, console, options.cpus, options.gpus)
     failed = 0
-    for outcome in scheduler.run(todo) if todo else ():
+    for outcome in scheduler.run(RunList(todo)) if todo else ():
         failed += outcome.problem is not None
         end = f"not finished, {outcome.problem}" if outcome.problem else "finished"
         say(console, f"{outcome.planned.label}: {end}")

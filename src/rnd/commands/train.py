@@ -6,7 +6,7 @@ import dataclasses
 import re
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from rnd.api import starting_config
 from rnd.cli import parse, positional, value_of
@@ -25,8 +25,8 @@ MAX_SEEDS = 1000
 
 
 @dataclass(frozen=True)
-class Flags(Config):
-    """The config of a run, and how it is started."""
+class StartFlags(Config):
+    """The config of a run, and what it starts from."""
 
     config: str | None = None
     """Start from this config.json instead of a game's defaults; every other flag replaces a value of it."""
@@ -34,11 +34,20 @@ class Flags(Config):
     """With --config: run the code that it names (module:attribute), though you have not trained with it."""
     recipe: str = "paper"
     """Settings for Atari: paper, or efficient, which earns more per frame (docs/recipe.md). Flags replace them."""
+
+
+@dataclass(frozen=True)
+class Flags(StartFlags):
+    """Flags of `rnd train`."""
+
     seeds: str | None = None
     """Several runs that differ in their seed: 1-5, or 1,2,7. A repeated command continues those that were stopped, and
     with more --frames those that are finished."""
     jobs: PositiveInt = 1
     """With --seeds: runs at the same time, each in a process with its share of the cores."""
+
+
+F = TypeVar("F", bound=StartFlags)
 
 
 def main(arguments: list[str]) -> None:
@@ -47,24 +56,7 @@ def main(arguments: list[str]) -> None:
 
         train(Path(arguments[1]))
         return
-    # The components decide which options exist, and so which flags.
-    named = {name: value_of(name, arguments) for name in ("bonus", "policy", "writers")}
-    chosen: dict[str, Any] = {name: value for name, value in named.items() if value is not None}
-    file = value_of("config", arguments)
-    if file is not None:
-        start = resolve(replace(read_config(Path(file), "--trust" in arguments), **chosen))
-        game = start.env.id
-        if recipe := value_of("recipe", arguments):
-            raise UserError(f"--config {file} has its settings already; leave out --recipe {recipe}")
-        if other := positional(flags_of(start), arguments):
-            raise UserError(f"--config {file} names its environment, {game}; leave out {other}")
-    else:
-        game = positional(flags_of(resolve(Config(**chosen))), arguments) or DEFAULT_JOB
-        start = with_recipe(starting_config(game, chosen), value_of("recipe", arguments) or "paper")
-    shown = f"{DESCRIPTION} Those shown are of {file or game}."
-    flags = parse(Flags, arguments, prog="rnd train [GAME]", description=shown, default=flags_of(start))
-    config = Config(**{field.name: getattr(flags, field.name) for field in dataclasses.fields(Config)})
-    config.validate()
+    flags, config = read_flags(Flags, arguments, "rnd train [GAME]", DESCRIPTION)
     if flags.jobs > 1 and flags.seeds is None:
         raise UserError(f"--jobs {flags.jobs} is for several seeds; add --seeds 1-5")
     if flags.seeds is not None and value_of("seed", arguments) is not None:
@@ -82,8 +74,34 @@ def main(arguments: list[str]) -> None:
         train_seeds(config, seeds_of(flags.seeds), flags.jobs, Console())
 
 
-def flags_of(config: Config) -> Flags:
-    return Flags(**{field.name: getattr(config, field.name) for field in dataclasses.fields(config)})
+def read_flags(cls: type[F], arguments: list[str], prog: str, description: str) -> tuple[F, Config]:
+    """The flags of a command, and the config that they describe: that of the game or of --config, with the values that
+    the flags replace."""
+    # The components decide which options exist, and so which flags.
+    named = {name: value_of(name, arguments) for name in ("bonus", "policy", "writers")}
+    chosen: dict[str, Any] = {name: value for name, value in named.items() if value is not None}
+    file = value_of("config", arguments)
+    if file is not None:
+        start = resolve(replace(read_config(Path(file), "--trust" in arguments), **chosen))
+        game = start.env.id
+        if recipe := value_of("recipe", arguments):
+            raise UserError(f"--config {file} has its settings already; leave out --recipe {recipe}")
+        if other := positional(flags_of(start, cls), arguments):
+            raise UserError(f"--config {file} names its environment, {game}; leave out {other}")
+    else:
+        game = positional(flags_of(resolve(Config(**chosen)), cls), arguments) or DEFAULT_JOB
+        reads: Any = value_of("env.reads", arguments) or "all"
+        start = with_recipe(starting_config(game, chosen, reads), value_of("recipe", arguments) or "paper")
+    shown = f"{description} Those shown are of {file or game}."
+    flags = parse(cls, arguments, prog=prog, description=shown, default=flags_of(start, cls))
+    config = Config(**{field.name: getattr(flags, field.name) for field in dataclasses.fields(Config)})
+    config.validate()
+    return flags, config
+
+
+def flags_of(config: Config, cls: type[F]) -> F:
+    """The flags of a command whose defaults are the values of a config."""
+    return cls(**{field.name: getattr(config, field.name) for field in dataclasses.fields(config)})
 
 
 def read_config(path: Path, trusted: bool) -> Config:

@@ -27,6 +27,10 @@ class Flag(NamedTuple):
     def is_switch(self) -> bool:
         return self.hint is bool
 
+    @property
+    def takes_several(self) -> bool:
+        return get_origin(self.hint) is tuple
+
 
 def declared(group: Any, prefix: str = "--") -> dict[str, Flag]:
     """The flags of a dataclass (or of an instance, whose values are the defaults) and of the dataclasses in it."""
@@ -63,12 +67,11 @@ def checked(flags: dict[str, Flag], arguments: list[str]) -> list[str]:
                 raise UserError(f"{name} is a switch: write it without a value, or its opposite, --no-...")
             found.append(name)
             continue
-        several = get_origin(flag.hint) is tuple
-        values = [value] if equals else list(_following(waiting, several))
+        values = [value] if equals else list(_following(waiting, flag.takes_several))
         texts = [read(name, flag, text) for text in values]
         if not values:
             raise UserError(f"{name} needs a value: {_wanted(flag.hint)}")
-        found += [name, *texts] if several else [f"{name}={texts[0]}"]
+        found += [name, *texts] if flag.takes_several else [f"{name}={texts[0]}"]
     return found
 
 

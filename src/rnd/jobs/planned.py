@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
@@ -68,15 +69,24 @@ class PlannedRun:
         run = self.read()
         if run is None or run.config is None:
             return
-        there, here = run.config.flat(), self.config.flat()
-        seed = ["seed"] if there["seed"] != here["seed"] else []
-        names = [*seed, *(name for name in differences([run.config, self.config]) if name != "frames")]
-        wrong = [f"{name} {there.get(name)} instead of {here.get(name)}" for name in names]
+        seed = ["seed"] if run.config.seed != self.config.seed else []
+        wrong = differing(run.config, self.config, [*seed, *differences([run.config, self.config])], ignored="frames")
         if run.last("iteration") > self.config.iterations:
             wrong.append(f"{run.last('frames'):,.0f} frames done instead of {self.config.frames:,}")
-        if wrong:
-            more = f" and {len(wrong) - MAX_NAMED} more" if len(wrong) > MAX_NAMED else ""
-            raise UserError(
-                f"{self.path} is a run with other flags: {', '.join(wrong[:MAX_NAMED])}{more}; "
-                "choose another --name, or repeat its flags"
-            )
+        refuse_other_flags(self.path, "run", wrong)
+
+
+def differing(there: Config, here: Config, names: Sequence[str], ignored: str = "") -> list[str]:
+    """One text per field, with its values in two configs."""
+    before, now = there.flat(), here.flat()
+    return [f"{name} {before.get(name)} instead of {now.get(name)}" for name in names if name != ignored]
+
+
+def refuse_other_flags(path: Path, what: str, wrong: Sequence[str]) -> None:
+    """Refuse to continue what is in a folder where anything is `wrong`."""
+    if wrong:
+        more = f" and {len(wrong) - MAX_NAMED} more" if len(wrong) > MAX_NAMED else ""
+        raise UserError(
+            f"{path} is a {what} with other flags: {', '.join(wrong[:MAX_NAMED])}{more}; "
+            "choose another --name, or repeat its flags"
+        )

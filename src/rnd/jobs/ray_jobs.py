@@ -11,7 +11,7 @@ import contextlib
 import logging
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,7 @@ from rnd.foundation.files import open_regular, write_json
 from rnd.jobs.local import POLL, Bars
 from rnd.jobs.planned import PlannedRun
 from rnd.jobs.process import train
-from rnd.jobs.scheduler import STOPPED, Outcome, frames_done, job_files, limit_threads
+from rnd.jobs.scheduler import STOPPED, Outcome, RunList, RunQueue, frames_done, job_files, limit_threads
 
 MAX_RETRIES = 20
 """Times that a run may lose its worker. Machines are taken away often, but a run that kills its worker must end."""
@@ -40,48 +40,71 @@ class Needs:
     cpus: int
     gpus: float
 
+    def fit(self, found: dict[str, float]) -> int:
+        """How many such runs a cluster trains at the same time."""
+        return int(min(found.get(kind, 0) // size for kind, size in (("CPU", self.cpus), ("GPU", self.gpus)) if size))
+
 
 class RayJobs:
     """A scheduler. `address` is the cluster's head (`host:6379`), `auto`, or `local` to start a cluster here."""
 
     def __init__(self, address: str, console: Console, cpus: int | None = None, gpus: float | None = None):
         self.address, self.console, self.cpus, self.gpus = address, console, cpus, gpus
+        self._said: set[Needs] = set()
 
-    def run(self, runs: Sequence[PlannedRun]) -> Iterator[Outcome]:
+    def run(self, queue: RunQueue) -> Iterator[Outcome]:
         ray = connect(self.address)
         try:
-            needs = self.needs(ray.cluster_resources(), runs)
-            limits = {"max_retries": MAX_RETRIES, "max_calls": 1}
-            task = ray.remote(num_cpus=needs.cpus, num_gpus=needs.gpus, **limits)(train_task)
-            running = {task.remote(str(prepare(planned, needs))): planned for planned in runs}
-            say(self.console, f"{len(runs)} runs on {self.address}; per run: {needs.cpus} CPUs, {needs.gpus:g} GPUs")
-            with Bars(self.console, runs) as bars:
-                yield from self.wait(ray, running, bars)
+            with Bars(self.console, queue) as bars:
+                yield from self.train(ray, queue, bars)
         finally:
             ray.shutdown()
 
-    def wait(self, ray: Any, running: dict[Any, PlannedRun], bars: Bars) -> Iterator[Outcome]:
-        """Yield each outcome when its task ends. Where this is interrupted, the tasks save a checkpoint and stop.
-        `running` maps Ray's references of the tasks to their runs."""
+    def train(self, ray: Any, queue: RunQueue, bars: Bars) -> Iterator[Outcome]:
+        """Start tasks, and yield each outcome when its task ends. Where this is interrupted, the tasks save a
+        checkpoint and stop."""
+        found, waiting = ray.cluster_resources(), iter(queue)
+        # Tasks that wait tell a cluster to grow. A run that is still to be chosen is chosen when there is room for it.
+        limit = queue.count if isinstance(queue, RunList) else 1
+        running: dict[Any, PlannedRun] = {}
+        """Ray's reference of a task to its run."""
+        stopped: set[Any] = set()
         with Interrupts() as stop:  # after `connect`: Ray installs handlers of its own
             try:
-                while running:
+                while True:
+                    while len(running) < limit and (planned := next(waiting, None)):
+                        needs = self.needs(found, planned)
+                        limit = max(limit, needs.fit(found))
+                        running[self.start(ray, planned, needs)] = planned
+                    if not running:
+                        return
                     ready, _ = ray.wait(list(running), num_returns=1, timeout=POLL)
                     stop.raise_if_requested(STOPPED)
                     bars.show([planned for planned in running.values() if frames_done(planned)])
+                    for ref in [ref for ref, planned in running.items() if ref not in stopped and queue.stops(planned)]:
+                        stopped.add(ref)
+                        ray.cancel(ref, force=False)
                     for ref in ready:
                         planned = running.pop(ref)
                         bars.end(planned)
-                        yield outcome(ray, ref, planned)
+                        yield Outcome(planned) if ref in stopped else outcome(ray, ref, planned)
             finally:
                 for ref in running:
                     ray.cancel(ref, force=False)
                 if running:
                     ray.wait(list(running), num_returns=len(running), timeout=60)
 
-    def needs(self, found: dict[str, float], runs: Sequence[PlannedRun]) -> Needs:
+    def start(self, ray: Any, planned: PlannedRun, needs: Needs) -> Any:
+        """Ray's reference of a new task."""
+        if needs not in self._said:
+            self._said.add(needs)
+            say(self.console, f"runs on {self.address}; per run: {needs.cpus} CPUs, {needs.gpus:g} GPUs")
+        limits = {"num_cpus": needs.cpus, "num_gpus": needs.gpus, "max_retries": MAX_RETRIES, "max_calls": 1}
+        return ray.remote(**limits)(train_task).remote(str(prepare(planned, needs)))
+
+    def needs(self, found: dict[str, float], planned: PlannedRun) -> Needs:
         """Resources of a run: the given values, or a GPU and its share of the CPUs, or a CPU where there is no GPU."""
-        on_cpu = all(planned.config.device == "cpu" for planned in runs)
+        on_cpu = planned.config.device == "cpu"
         gpus = self.gpus if self.gpus is not None else float(bool(found.get("GPU")) and not on_cpu)
         share = found.get("CPU", 1) * gpus / found["GPU"] if gpus and found.get("GPU") else 1
         cpus = self.cpus if self.cpus is not None else max(1, int(share))

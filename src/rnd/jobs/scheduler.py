@@ -25,13 +25,46 @@ class Outcome:
 
     planned: PlannedRun
     problem: str | None = None
-    """None: it is finished. Otherwise the reason, in one line."""
+    """None: it is finished, or the queue has stopped it. Otherwise the reason, in one line."""
+
+
+class RunQueue(Protocol):
+    """The runs of a scheduler. They may be chosen while others train: each is taken when there is room for it."""
+
+    @property
+    def count(self) -> int:
+        """How many runs there are, as far as is known now."""
+        ...
+
+    @property
+    def frames(self) -> int:
+        """Frames of all of them."""
+        ...
+
+    def __iter__(self) -> Iterator[PlannedRun]: ...
+
+    def stops(self, planned: PlannedRun) -> bool:
+        """Whether a run that trains now is to end early. Asked again and again."""
+        ...
+
+
+class RunList:
+    """A queue of runs that are all known."""
+
+    def __init__(self, runs: Sequence[PlannedRun]):
+        self.runs, self.count, self.frames = runs, len(runs), sum(planned.frames for planned in runs)
+
+    def __iter__(self) -> Iterator[PlannedRun]:
+        return iter(self.runs)
+
+    def stops(self, planned: PlannedRun) -> bool:
+        return False
 
 
 class Scheduler(Protocol):
     """Trains runs somewhere: in processes on this machine, or on a cluster that shares the folder."""
 
-    def run(self, runs: Sequence[PlannedRun]) -> Iterator[Outcome]:
+    def run(self, queue: RunQueue) -> Iterator[Outcome]:
         """Train all runs and yield each outcome when its run ends. A run that fails does not stop the others. A signal
         ends all: they save a checkpoint, then `InterruptedRunError` is raised."""
         ...

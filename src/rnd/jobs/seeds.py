@@ -17,6 +17,7 @@ from rnd.foundation.statistics import mean_interval
 from rnd.foundation.text import count, significant
 from rnd.jobs.local import LocalJobs
 from rnd.jobs.planned import PlannedRun, State
+from rnd.jobs.scheduler import RunList
 from rnd.report.runs import Run
 
 Format = Callable[[float], str]
@@ -38,7 +39,7 @@ def train_seeds(config: Config, seeds: list[int], jobs: int, console: Console) -
         planned.check_folder()
     todo = [planned for planned in runs if planned.state() is not State.FINISHED]
     failed = 0
-    for outcome in LocalJobs(jobs, console).run(todo) if todo else ():
+    for outcome in LocalJobs(jobs, console).run(RunList(todo)) if todo else ():
         failed += outcome.problem is not None
         say(console, f"{outcome.planned.path}: {outcome.problem or 'finished'}")
     console.print(table([(planned, planned.read()) for planned in runs]))

@@ -55,3 +55,10 @@ def test_the_weights_of_advantages_count_up_to_one_block():
     assert one > 9 * config.env.num_envs * STEPS_PER_PRODUCT**2
     longer = memory.needed(dataclasses.replace(config, rollout_steps=100 * STEPS_PER_PRODUCT), observation)
     assert longer < 100 * one
+
+
+def test_e3b_has_a_matrix_per_environment():
+    """Of k x k numbers, before and after a step."""
+    observation, rnd = ObservationSpec("vector", (4,)), Config(env=dataclasses.replace(Config().env, num_envs=1024))
+    e3b = dataclasses.replace(rnd, bonus="e3b")
+    assert memory.needed(e3b, observation) - memory.needed(rnd, observation) == 2 * 4 * 1024 * 512 * 512

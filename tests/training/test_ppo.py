@@ -148,14 +148,14 @@ def test_plain_ppo_has_no_intrinsic_stream():
 def test_reported_losses_are_means_over_all_minibatches(monkeypatch):
     """Epochs x minibatches of them, each counted once."""
     trainer, seen = trainer_of(tiny()), []
-    whole = trainer.learner._loss
+    whole = trainer.learner._backward
 
-    def watched(*args):
-        losses = whole(*args)
-        seen.append({name: float(value.detach()) for name, value in losses.items()})
+    def watched(batch):
+        losses = whole(batch)
+        seen.append({name: float(value) for name, value in losses.items()})
         return losses
 
-    monkeypatch.setattr(trainer.learner, "_loss", watched)
+    monkeypatch.setattr(trainer.learner, "_backward", watched)
     row = next(trainer.train())
     assert len(seen) == 16
     for name in seen[0]:
@@ -183,7 +183,7 @@ def test_the_norm_of_the_gradient_is_clipped():
     for limit in (None, 1e6, 1e-3):
         trainer = trainer_of(tiny(max_grad_norm=limit, epochs=1, minibatches=1))
         row = next(trainer.train())
-        moments = trainer.learner.optimizer.state.values()
+        moments = trainer.learner.optimizer.moments.values()
         squares[limit] = sum(float((m["exp_avg"] / 0.1).square().sum()) for m in moments) ** 0.5
         assert squares[limit] == pytest.approx(min(row["grad_norm"], limit or 1e9), rel=1e-3)
     assert squares[None] == squares[1e6] > 1e-2

@@ -1,15 +1,18 @@
-"""rnd bench envs: frames per second of rnd's Atari backends and of the baseline, ale-py's AtariVectorEnv.
+"""rnd bench envs: frames per second of rnd's Atari backends and of the baseline, ale-py's AtariVectorEnv; also of
+EnvPool where it is installed.
 
 All candidates exist at the same time and are measured in turns, a fraction of a second each. They get the same game,
 number of environments, cores and kind of actions (uniformly random, drawn beforehand); no policy is evaluated. rnd's
 backends step in groups, as in training. AtariVectorEnv gets the same preprocessing (4 frames per step, maximum of two,
 grey, 84x84, no stacking, no no-ops, no FIRE, no clipping, sticky 0.25, 18,000 frames per episode, reset in the same
-step) and steps all environments with one call. A frame is a raw frame: four per agent step.
+step) and steps all environments with one call. So does EnvPool, with two differences: a reset plays one no-op, and it
+takes a step of its own, which is counted like the others. A frame is a raw frame: four per agent step.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import importlib.util
 import itertools
 import json
 import statistics
@@ -17,12 +20,13 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from functools import partial
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from rich.console import Console
 
 from rnd.bench.progress import Progress
+from rnd.checkpoint.folder import package_version
 from rnd.config.presets import ATARI_GAMES, preset
 from rnd.config.ranges import PositiveFloat, PositiveInt, Threads
 from rnd.envs import native
@@ -35,6 +39,7 @@ from rnd.foundation.console import say
 from rnd.foundation.errors import UserError, nearest
 
 BASELINE = "AtariVectorEnv"
+ENVPOOL = "EnvPool"
 RATIO = (
     "Speeds and ratios are medians over the rounds. A ratio is taken within each round, where both meet the same load, "
     "so it is not the quotient of the two speeds."
@@ -153,8 +158,14 @@ def measure(options: Options, game: str, num_envs: int) -> list[Result]:
             stack.callback(env.close)
             env.reset()
         players[BASELINE] = baseline(game, num_envs, threads)
+        if importlib.util.find_spec("envpool"):
+            players[ENVPOOL] = envpool_player(game, num_envs, threads)
         speeds = take_turns(players, options)
-    backends = {name: env.spec.backend for name, env in envs.items()} | {BASELINE: f"ale-py, {threads} threads"}
+    backends = {
+        BASELINE: f"ale-py, {threads} threads",
+        ENVPOOL: f"version {package_version('envpool')}, {threads} threads",
+        **{name: env.spec.backend for name, env in envs.items()},
+    }
     results = []
     for name, speed in speeds.items():
         ratio = statistics.median(one / base for one, base in zip(speed, speeds[BASELINE], strict=True))
@@ -218,7 +229,29 @@ def baseline(game: str, num_envs: int, threads: int) -> Callable[[float], float]
         use_fire_reset=False,
     )
     env.reset(seed=0)
-    actions = np.random.default_rng(0).integers(0, env.single_action_space.n, (1_000, num_envs))
+    return player_of_one_call(env, env.single_action_space.n, num_envs)
+
+
+def envpool_player(game: str, num_envs: int, threads: int) -> Callable[[float], float]:
+    envpool: Any = importlib.import_module("envpool")  # no dependency: whoever wants the comparison installs it
+    env = envpool.make_gymnasium(
+        ATARI_GAMES[game].removeprefix("ALE/"),
+        num_envs=num_envs,
+        num_threads=threads,
+        max_episode_steps=18_000 // 4,
+        repeat_action_probability=0.25,
+        frame_skip=4,
+        stack_num=1,
+        noop_max=1,  # the smallest: EnvPool draws from 1 to noop_max, and 0 crashes it
+        use_fire_reset=False,
+    )
+    env.reset()
+    return player_of_one_call(env, env.action_space.n, num_envs)
+
+
+def player_of_one_call(env: Any, actions_of_game: int, num_envs: int) -> Callable[[float], float]:
+    """The same for an environment that steps all its copies with one call."""
+    actions = np.random.default_rng(0).integers(0, actions_of_game, (1_000, num_envs))
 
     def play(seconds: float) -> float:
         steps, start = 0, time.perf_counter()

@@ -8,6 +8,7 @@ from typing import Any
 from rnd.config import Config
 from rnd.config.presets import ATARI_GAMES, preset
 from rnd.config.ranges import PositiveInt
+from rnd.config.recipes import with_recipe
 from rnd.foundation.errors import UserError, nearest
 
 
@@ -16,9 +17,7 @@ class BenchOptions:
     """What is measured."""
 
     num_envs: tuple[PositiveInt, ...] = ()
-    """Numbers of environments; default: 128 (learner: 128 and 1024), on a CPU 16."""
-    policy: str = "cnn"
-    """Policy network: cnn or gru."""
+    """Numbers of environments; default: 128, on a CPU 16."""
     rollout_steps: PositiveInt = 128
     """Steps per rollout."""
     device: str = "auto"
@@ -27,16 +26,20 @@ class BenchOptions:
     """Print JSON instead of tables."""
 
     def config(
-        self, num_envs: int, game: str = "montezuma", env: dict[str, Any] | None = None, **changes: Any
+        self,
+        num_envs: int,
+        game: str = "montezuma",
+        env: dict[str, Any] | None = None,
+        recipe: str = "paper",
+        **changes: Any,
     ) -> Config:
-        """The paper's run of a game with what the options change."""
+        """A recipe's run of a game with what the options change."""
         paper = preset(game)
         if not paper.env.id.startswith("ALE/"):
             raise UserError(f"unknown Atari game {game}; {nearest(game, ATARI_GAMES)}")
         config = replace(
-            paper,
+            with_recipe(paper, recipe),
             env=replace(paper.env, num_envs=num_envs, **env or {}),
-            policy=self.policy,
             rollout_steps=self.rollout_steps,
             device=self.device,
             **changes,

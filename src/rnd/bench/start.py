@@ -15,6 +15,7 @@ import time
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 from rich.table import Table
@@ -40,6 +41,8 @@ class Options(BenchOptions):
 
     game: str = "montezuma"
     """Atari game."""
+    policy: str = "cnn"
+    """Policy network: cnn or gru."""
     overlap: bool = True
     """Collect the next rollout while learning."""
     limit: PositiveFloat = 600.0
@@ -60,7 +63,8 @@ class Start:
 def run(options: Options, console: Console) -> int:
     """The whole bench; the exit code."""
     sizes = options.num_envs or ((128,) if on_gpu(options.device) else (16,))
-    configs = [options.config(num_envs, options.game, overlap=options.overlap) for num_envs in sizes]
+    changes: dict[str, Any] = {"policy": options.policy, "overlap": options.overlap}
+    configs = [options.config(num_envs, options.game, **changes) for num_envs in sizes]
     progress = Progress(2 * len(configs))
     starts = [start for config in configs for start in measure(config, options.limit, progress)]
     if options.json:

@@ -15,7 +15,7 @@ from contextlib import closing
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from itertools import islice
-from typing import Literal
+from typing import Any, Literal
 
 from rich.console import Console
 from rich.table import Table
@@ -50,6 +50,12 @@ class Options(BenchOptions):
 
     game: str = "montezuma"
     """Atari game."""
+    policy: str = "cnn"
+    """Policy network: cnn or gru."""
+    recipe: str = "paper"
+    """Settings: paper, or efficient (docs/recipe.md)."""
+    minibatches: PositiveInt | None = None
+    """Minibatches per epoch; default: those of the recipe."""
     backend: Literal["auto", "native", "ale"] = "auto"
     """Atari emulator."""
     translate: bool = True
@@ -70,6 +76,9 @@ class TrainSpeed:
     """Training at one size and its limits, frames per second."""
 
     num_envs: int
+    policy: str
+    samples: int
+    """Per minibatch."""
     backend: str
     emulator_alone: float
     learner_alone: float
@@ -104,12 +113,14 @@ def run(options: Options, console: Console) -> int:
     if options.json:
         print(json.dumps([asdict(result) for result in results], indent=2))
         return 0
-    table = Table("environments", "emulator alone", "learner alone", "synchronous", "overlapped", "of its limit",
-                  title=f"frames/s, {results[0].backend}")  # fmt: skip
+    heading = f"frames/s, {options.policy}, {options.recipe} recipe, {results[0].backend}"
+    columns = "environments", "samples per step", "emulator alone", "learner alone", "synchronous", "overlapped"
+    table = Table(*columns, "of its limit", title=heading)
     shares = Table("environments", *SHARES, title="shares of the synchronous wall time")
     for r in results:
         speeds = r.emulator_alone, r.learner_alone, r.synchronous, r.overlapped
-        table.add_row(str(r.num_envs), *(f"{speed:,.0f}" for speed in speeds), f"{r.of_its_limit:.0%}")
+        values = f"{r.samples:,}", *(f"{speed:,.0f}" for speed in speeds), f"{r.of_its_limit:.0%}"
+        table.add_row(str(r.num_envs), *values)
         shares.add_row(str(r.num_envs), *(f"{r.shares[name]:.1%}" for name in SHARES))
     console.print(table)
     console.print(shares)
@@ -121,7 +132,10 @@ def measure(options: Options, num_envs: int, iterations: int, progress: Progress
         return list(turns(replace(config, overlap=overlap), policy, alone, iterations))
 
     emulator = {"backend": options.backend, "workers": options.workers, "translate": options.translate}
-    config = options.config(num_envs, options.game, emulator, precision=options.precision)
+    changes: dict[str, Any] = {"policy": options.policy, "precision": options.precision}
+    if options.minibatches:
+        changes["minibatches"] = options.minibatches
+    config = options.config(num_envs, options.game, emulator, options.recipe, **changes)
     policy = trained_policy(options.agent, config) if options.agent else {}
     with closing(envs.make(config)) as env:  # first: what cannot be made is refused before anything is measured
         learner = progress(f"{num_envs} environments, learner alone", partial(measure_learner, config), in_milliseconds)
@@ -136,6 +150,8 @@ def measure(options: Options, num_envs: int, iterations: int, progress: Progress
     total = sum(lap["seconds"] for lap in laps)
     return TrainSpeed(
         num_envs,
+        config.policy,
+        learner.samples,
         backend,
         statistics.median(turn.emulator_alone for turn in (*synchronous, *overlapped)),
         learner.frames_per_second,

@@ -117,6 +117,42 @@ def _side_stream(device: torch.device) -> torch.cuda.Stream:
     return torch.cuda.Stream(device)
 
 
+class Beside:
+    """A context in which kernels are launched beside those of the current stream, on the same multiprocessors, until
+    `join`. Where nothing is captured everything runs in one order."""
+
+    def __init__(self, config: Config, device: torch.device):
+        self._used = uses_graphs(config, device)
+        self._stack = contextlib.ExitStack()
+        self._stream: torch.cuda.Stream | None = None
+
+    def __enter__(self) -> None:
+        if self._used:
+            current = torch.cuda.current_stream()
+            self._stream = stream_beside(current)
+            self._stream.wait_stream(current)
+            self._stack.enter_context(torch.cuda.stream(self._stream))
+
+    def __exit__(self, *error: object) -> None:
+        self._stack.close()
+
+    def join(self) -> None:
+        """What the current stream is given from here on waits for what was launched beside it."""
+        if self._stream is not None:
+            torch.cuda.current_stream().wait_stream(self._stream)
+
+
+BESIDE: dict[torch.cuda.Stream, torch.cuda.Stream] = {}
+"""A stream, and another on the same multiprocessors (`rnd.device.partition` adds those of its parts)."""
+
+
+def stream_beside(stream: torch.cuda.Stream) -> torch.cuda.Stream:
+    """Another stream with the priority and the multiprocessors of this one; the same at every call."""
+    if stream not in BESIDE:
+        BESIDE[stream] = torch.cuda.Stream(stream.device, priority=stream.priority)
+    return BESIDE[stream]
+
+
 class DeviceEvent:
     """A point in the device's work that the host waits for. The host sleeps, so that the core is free for the emulator.
     With `spin` it spins, where microseconds count: the emulator leaves one core to the acting thread."""

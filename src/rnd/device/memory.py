@@ -42,11 +42,13 @@ def needed(config: Config, observation: ObservationSpec) -> int:
     are large."""
     samples = config.rollout_steps * config.env.num_envs
     size = math.prod(observation.shape) * int(np.dtype(observation.dtype).itemsize)
-    image = observation.kind == "image"
+    image = observation.kind != "vector"
     frames = (config.rollout_steps + observation.stack) * config.env.num_envs * size
     width = getattr(config.policy_options, "width", 0)
     features = 0 if config.bonus == "none" else 4 * config.bonus_options.features
     activations = ACTIVATIONS_PER_FRAME if image else 4 * (math.prod(observation.shape) + 4 * width)
+    if config.bonus == "e3b":  # a matrix per environment, and the one that it becomes in a step
+        frames += 2 * 4 * config.env.num_envs * config.bonus_options.features**2
     weights = PER_WEIGHT * config.env.num_envs * min(config.rollout_steps, STEPS_PER_PRODUCT) ** 2
     return frames + samples * (PER_STEP + features) + max(weights, samples // config.minibatches * activations)
 

@@ -14,6 +14,8 @@ from typing import Any, NamedTuple
 
 import torch
 
+from rnd.device.graphs import BESIDE
+
 ACTING = 3 / 8
 """Share of the multiprocessors that acting has for itself."""
 GROUP = 8
@@ -97,7 +99,9 @@ def _split(device: torch.device, acting: float) -> tuple[SMPartition, SMPartitio
     small, large = _share(*_groups(driver, handle), acting)
 
     def partition(resources: list[Resource], priority: int) -> SMPartition:
-        stream = torch.cuda.ExternalStream(_stream(driver, handle, resources, priority), device)
+        handles = _streams(driver, handle, resources, priority)
+        stream, beside = (torch.cuda.ExternalStream(each, device) for each in handles)
+        BESIDE[stream] = beside
         return SMPartition(stream, sum(x.multiprocessors for x in resources), cublas)
 
     return partition(small, priority=-1), partition(large, priority=0)
@@ -133,15 +137,19 @@ def _share(groups: list[Resource], rest: Resource, acting: float) -> tuple[list[
     return groups[:number], [*groups[number:], *([rest] if rest.multiprocessors else [])]
 
 
-def _stream(driver: Any, handle: Any, resources: list[Resource], priority: int) -> int:
-    description, context, stream = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_void_p()
+def _streams(driver: Any, handle: Any, resources: list[Resource], priority: int) -> list[int]:
+    """Two streams on these multiprocessors."""
+    description, context = ctypes.c_void_p(), ctypes.c_void_p()
     array = (Resource * len(resources))(*resources)
     _check(driver.cuDevResourceGenerateDesc(ctypes.byref(description), array, ctypes.c_uint(len(resources))))
     _check(driver.cuGreenCtxCreate(ctypes.byref(context), description, handle, ctypes.c_uint(DEFAULT_STREAM)))
-    flags = ctypes.c_uint(NON_BLOCKING), ctypes.c_int(priority)
-    _check(driver.cuGreenCtxStreamCreate(ctypes.byref(stream), context, *flags))
-    assert stream.value is not None
-    return stream.value
+    flags, streams = (ctypes.c_uint(NON_BLOCKING), ctypes.c_int(priority)), []
+    for _ in range(2):
+        stream = ctypes.c_void_p()
+        _check(driver.cuGreenCtxStreamCreate(ctypes.byref(stream), context, *flags))
+        assert stream.value is not None
+        streams.append(stream.value)
+    return streams
 
 
 def _check(code: int) -> None:

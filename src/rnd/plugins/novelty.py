@@ -34,6 +34,7 @@ from rnd.foundation.errors import nearest
 from rnd.foundation.files import read_errors
 from rnd.plugins.alarms import EpisodeMonitor, EpisodeThreshold, conformal_limit
 from rnd.plugins.samples import NoveltyError, checked, encoder
+from rnd.training.adam import Adam
 
 FORMAT, CARD, WHAT = 1, "rnd.novelty", "a detector saved by rnd"
 CHUNK = 4096
@@ -128,7 +129,7 @@ class Novelty:
     def _place(self, module: RND) -> None:
         self._device = torch.device(find_device(self.device))
         self._module, self._sizes = module.to(self._device), RunningMoments().to(self._device)
-        self._optimizer = torch.optim.Adam(module.predictor.parameters(), lr=self.lr, fused=True)
+        self._optimizer = Adam([([*module.predictor.parameters()], self.lr)])
 
     def _seed(self) -> int:
         return int(torch.randint(2**31, ())) if self.random_state is None else int(self.random_state)
@@ -172,7 +173,7 @@ class Novelty:
                 break
             x = self._read(samples[rows])
             loss = squared_error(self._module.predictor(x), self._module.target(x)).mean()
-            self._optimizer.zero_grad(set_to_none=True)
+            self._optimizer.zero_grad()
             loss.backward()
             self._optimizer.step()
             self.n_steps_ += 1
@@ -259,7 +260,7 @@ class Novelty:
         state = {
             "module": dict(self._module.state_dict()),
             "sizes": dict(self._sizes.state_dict()),
-            "optimizer": {str(i): dict(v) for i, v in self._optimizer.state_dict()["state"].items()},
+            "optimizer": self._optimizer.state_dict(),
             "calibration": self._calibration,
             "offset": torch.tensor(self.offset_, dtype=torch.float64),
             "episodes": self.episodes_.state_dict() if self.episodes_ else None,
@@ -290,9 +291,7 @@ class Novelty:
         module.predictor.requires_grad_(True)
         self._place(module)
         self._sizes.load_state_dict(state["sizes"])
-        moments = {int(i): values for i, values in state["optimizer"].items()}
-        groups = self._optimizer.state_dict()["param_groups"]
-        self._optimizer.load_state_dict({"state": moments, "param_groups": groups})
+        self._optimizer.load_state_dict(state["optimizer"])
         self._calibration, self.offset_ = state["calibration"], float(state["offset"])
         self.episodes_ = EpisodeThreshold(**state["episodes"]) if state["episodes"] else None
         self._freeze()

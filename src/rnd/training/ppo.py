@@ -1,6 +1,6 @@
 """PPO's loss and update (appendix): four epochs of four minibatches, one Adam for policy and predictor.
 
-Legend: T steps, N environments, M minibatches.
+Legend: T steps, N environments, M minibatches, L losses.
 """
 
 from __future__ import annotations
@@ -14,12 +14,13 @@ from torch import Generator, Tensor, nn
 from rnd.bonus.base import BonusModule
 from rnd.config import Config
 from rnd.data.transitions import Rollout, Transitions
-from rnd.device.graphs import DeviceEvent, GraphedFunction, autocast, compiled
+from rnd.device.graphs import Beside, DeviceEvent, GraphedFunction, autocast, compiled
 from rnd.distributed import SINGLE_PROCESS, Ranks
 from rnd.envs.spec import ActionSpec
 from rnd.foundation.errors import RunError
 from rnd.models import actions as act
 from rnd.models.policy.base import Policy, PolicyOutput
+from rnd.training.adam import Adam, Moments
 from rnd.training.returns import Targets
 
 
@@ -89,30 +90,43 @@ def policy_loss(
     }
 
 
-def minibatch_loss(
-    config: Config, action: ActionSpec, policy: Policy, bonus: BonusModule, batch: UpdateBatch
-) -> dict[str, Tensor]:
-    """All losses of one minibatch; "loss" is what is minimised."""
+def policy_losses(config: Config, action: ActionSpec, policy: Policy, batch: UpdateBatch) -> dict[str, Tensor]:
+    """The policy's losses of one minibatch; "loss" is their sum as it is minimised."""
     transitions = batch.transitions
     out = policy.unroll(transitions.obs, batch.hidden_NH, batch.first_TN)
     out = PolicyOutput(*(x.float() for x in out))
     losses = policy_loss(config, action, out, transitions.actions, batch.logp_TN, batch.targets)
-    bonus_loss = bonus.loss(transitions, batch.bonus_targets, batch.keep_TN, config.keep)
-    losses["bonus_loss"] = bonus_loss * batch.weight_N[0]
     losses["loss"] = (
         losses["policy_loss"]
         - config.entropy_coef * losses["entropy"]
         + config.value_coef * (losses["value_ext_loss"] + losses["value_int_loss"])
-        + losses["bonus_loss"]
     )
     return losses
+
+
+def bonus_loss(config: Config, bonus: BonusModule, batch: UpdateBatch) -> Tensor:
+    """The predictor's loss of one minibatch."""
+    return bonus.loss(batch.transitions, batch.bonus_targets, batch.keep_TN, config.keep) * batch.weight_N[0]
+
+
+def add_losses(
+    totals_L: Tensor, not_finite: Tensor, losses: dict[str, Tensor], norms: list[Tensor]
+) -> tuple[Tensor, Tensor]:
+    """The totals of `LOSSES` with those of a minibatch added, and the norm of its gradient from those of its parts.
+
+    Sets `not_finite` where loss or norm is not.
+    """
+    norm = torch.linalg.vector_norm(torch.stack(norms))
+    not_finite.logical_or_(~torch.isfinite(norm + losses["loss"]))
+    new = losses | {"grad_norm": norm}
+    return totals_L + torch.stack([new[name] for name in LOSSES]), norm
 
 
 class Learner:
     """The optimiser and the update of a rollout.
 
     An epoch never synchronises with the host, so that on CUDA it is one captured graph. Whether a loss or gradient was
-    not finite is kept on the device: the optimiser skips its steps from then on (`found_inf`), and the host reads it
+    not finite is kept on the device: the optimiser skips its steps from then on, and the host reads it
     once per rollout. With several ranks the epoch is not captured: gradients are averaged between its kernels.
     """
 
@@ -130,14 +144,13 @@ class Learner:
         trained = [[p for p in module.parameters() if p.requires_grad] for module in (policy, bonus)]
         self.parameters = [p for parameters in trained for p in parameters]
         rates = config.lr, config.bonus_lr or config.lr
-        # one group where the rates are the same: the optimiser launches one kernel per group
-        grouped = [self.parameters] if rates[0] == rates[1] else trained
-        groups = [{"params": parameters, "lr": lr} for parameters, lr in zip(grouped, rates, strict=False)]
-        cuda = self.device.type == "cuda"
-        self.optimizer = torch.optim.Adam(groups, betas=(0.9, 0.999), eps=1e-8, fused=True, capturable=cuda)
         self.not_finite = torch.zeros((), device=self.device)
-        self.optimizer.found_inf = self.not_finite  # type: ignore[attr-defined]
-        self._loss = compiled(minibatch_loss, config, self.device) if policy.compilable else minibatch_loss
+        grouped = [self.parameters] if rates[0] == rates[1] else trained  # one launch where the rates are the same
+        self.optimizer = Adam([*zip(grouped, rates, strict=False)], self.not_finite)
+        self._policy_losses = compiled(policy_losses, config, self.device) if policy.compilable else policy_losses
+        self._bonus_loss = compiled(bonus_loss, config, self.device) if policy.compilable else bonus_loss
+        self._add_losses = compiled(add_losses, config, self.device)
+        self._beside = Beside(config, self.device)
         self._updated = DeviceEvent(self.device)
         self._epoch = GraphedFunction(self.epoch, config, self.device) if ranks.world == 1 else self.epoch
 
@@ -152,23 +165,23 @@ class Learner:
         `after_epoch` is called with 1, 2, ... when that epoch is launched."""
         config, batch = self.config, UpdateBatch.of(rollout, targets, bonus_targets)
         draws = torch.rand(config.epochs, *batch.keep_TN.shape, generator=self.generator, device=self.device)
-        totals = {name: torch.zeros((), device=self.device) for name in LOSSES}
+        totals_L = torch.zeros(len(LOSSES), device=self.device)
         for number, draw_TN in enumerate(draws, 1):
             transitions = replace(batch.transitions, draw=draw_TN)
             batch = replace(batch, transitions=transitions, keep_TN=draw_TN < config.keep)
-            totals = self._epoch(replace(batch, weight_N=self._rank_weight(batch)), totals)
+            totals_L = self._epoch(replace(batch, weight_N=self._rank_weight(batch)), totals_L)
             after_epoch(number)
         self._updated.record()
         self._updated.wait()
         count = config.epochs * config.minibatches
-        *sums, not_finite = torch.stack([*totals.values(), self.not_finite]).tolist()
-        losses = {name: total / count for name, total in zip(totals, sums, strict=True)}
+        *sums, not_finite = torch.cat([totals_L, self.not_finite[None]]).tolist()
+        losses = {name: total / count for name, total in zip(LOSSES, sums, strict=True)}
         if not_finite:
             raise NonFiniteLossError(losses)
         return losses
 
-    def epoch(self, batch: UpdateBatch, totals: dict[str, Tensor]) -> dict[str, Tensor]:
-        """One optimiser step per minibatch; returns `totals` with the losses added.
+    def epoch(self, batch: UpdateBatch, totals_L: Tensor) -> Tensor:
+        """One optimiser step per minibatch; returns the totals with its losses added.
 
         Advances in place, on the device: parameters, Adam's moments, and `not_finite`, which prevents every later step.
         """
@@ -177,29 +190,34 @@ class Learner:
             losses = self._backward(batch.envs(slice(start, start + size)))
             gradients = [p.grad for p in self.parameters if p.grad is not None]
             self.ranks.all_mean_([*gradients, *losses.values()])
-            norm = nn.utils.get_total_norm(gradients)
-            self.not_finite.logical_or_(~torch.isfinite(norm + losses["loss"]))
+            norms = list(torch._foreach_norm(gradients))
+            totals_L, norm = self._add_losses(totals_L, self.not_finite, losses, norms)
             if self.config.max_grad_norm is not None:
                 nn.utils.clip_grads_with_norm_(self.parameters, self.config.max_grad_norm, norm)
             self.optimizer.step()
-            new = losses | {"grad_norm": norm}
-            sums = torch._foreach_add(list(totals.values()), [new[name] for name in totals])
-            totals = dict(zip(totals, sums, strict=True))
-        return totals
+        return totals_L
 
     def _backward(self, batch: UpdateBatch) -> dict[str, Tensor]:
-        """Gradients of a minibatch; returns its losses."""
+        """Gradients of a minibatch; returns its losses. Policy and bonus have no parameters in common: on a GPU their
+        kernels run beside each other, because those of a small minibatch do not fill it."""
+        self.optimizer.zero_grad()
+        with self._beside:
+            with autocast(self.config, self.device):
+                bonus = self._bonus_loss(self.config, self.bonus, batch)
+            if bonus.requires_grad:
+                bonus.backward()
         with autocast(self.config, self.device):
-            losses = self._loss(self.config, self.action, self.policy, self.bonus, batch)
-        self.optimizer.zero_grad(set_to_none=True)
+            losses = self._policy_losses(self.config, self.action, self.policy, batch)
         losses["loss"].backward()
-        return {name: value.detach() for name, value in losses.items()}
+        self._beside.join()
+        losses = {name: value.detach() for name, value in losses.items()}
+        return losses | {"bonus_loss": bonus.detach(), "loss": losses["loss"] + bonus.detach()}
 
     def compile(self, rollout: Rollout, targets: Targets, bonus_targets: Tensor) -> None:
         """Compile the loss and its gradient. No step is taken."""
         batch = UpdateBatch.of(rollout, targets, bonus_targets)
         self._backward(batch.envs(slice(0, self.config.env.num_envs // self.config.minibatches)))
-        self.optimizer.zero_grad(set_to_none=True)
+        self.optimizer.zero_grad()
 
     def _rank_weight(self, batch: UpdateBatch) -> Tensor:
         """Weights [N] of the predictor's loss. It is a mean over kept transitions, and ranks keep different numbers of
@@ -212,24 +230,12 @@ class Learner:
         self.ranks.all_mean_([average_M])
         return (kept_M / average_M.clamp_min(1e-6)).repeat_interleave(keep_TN.shape[1] // minibatches)
 
-    def state_dict(self) -> dict[str, dict[str, Tensor]]:
-        """Adam's moments and step counts, by the number of the parameter. Its settings come from the config."""
-        return {str(i): dict(moments) for i, moments in self.optimizer.state_dict()["state"].items()}
+    def state_dict(self) -> dict[str, Moments]:
+        """Adam's moments and step counts. Its settings come from the config."""
+        return self.optimizer.state_dict()
 
-    def load_state_dict(self, state: dict[str, dict[str, Tensor]]) -> None:
-        moments = {
-            int(i): {name: laid_out_like(self.parameters[int(i)], value) for name, value in values.items()}
-            for i, values in state.items()
-        }
-        groups = self.optimizer.state_dict()["param_groups"]
-        self.optimizer.load_state_dict({"state": moments, "param_groups": groups})
-
-
-def laid_out_like(parameter: Tensor, value: Tensor) -> Tensor:
-    """`value` in the memory order of its parameter: the fused optimiser reads both element by element."""
-    if value.shape != parameter.shape:
-        return value
-    return torch.empty_like(parameter, dtype=value.dtype, device=value.device, requires_grad=False).copy_(value)
+    def load_state_dict(self, state: dict[str, Moments]) -> None:
+        self.optimizer.load_state_dict(state)
 
 
 class NonFiniteLossError(RunError):

@@ -207,6 +207,7 @@ def tiny() -> Experiment:
     return Experiment("figure1", "Figure 1", (Arm("rnd", "RND", config),), seeds=1)
 
 
+@pytest.mark.long
 def test_figure1_trains_an_agent_and_plays_it(tmp_path, monkeypatch, capsys):
     """The whole command."""
     monkeypatch.setitem(EXPERIMENTS, "figure1", tiny)

@@ -51,3 +51,8 @@ def test_without_a_bonus_its_spread_and_share_are_zero():
     zeros = torch.zeros(T, N)
     found, _ = metrics(zeros, torch.randn(T, N), zeros)
     assert found["bonus_spread"] == found["bonus_share"] == found["bonus_raw"] == 0.0
+
+
+def test_the_share_is_at_least_the_one_that_the_weight_is_raised_to():
+    bonus_TN, ext_TN = torch.rand(T, N) + 0.1, 100 * torch.randn(T, N)
+    assert metrics(bonus_TN, ext_TN, torch.randn(T, N), min_bonus_share=0.1)[0]["bonus_share"] == 0.1

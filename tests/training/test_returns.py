@@ -124,3 +124,18 @@ def test_plain_ppo_has_the_extrinsic_advantage_alone():
     expected = 2 * reference_gae(ext, values_ext, done, 0.999, 0.95, episodic=True)
     np.testing.assert_allclose(targets.advantages_TN.numpy(), expected)
     assert not targets.returns_int_TN.any()
+
+
+@pytest.mark.parametrize(("scale_int", "raised"), [(0.01, True), (10.0, False)])
+def test_the_weight_of_the_bonus_is_raised_to_its_least_share(scale_int, raised):
+    random = np.random.default_rng(3)
+    rewards_ext, rewards_int = random.normal(size=(20, 3)), scale_int * random.normal(size=(20, 3))
+    done, zeros = torch.zeros(20, 3, dtype=torch.bool), torch.zeros(21, 3)
+    given = *(torch.tensor(x).float() for x in (rewards_ext, rewards_int)), zeros, zeros, done, zeros[1:]
+    targets = combine(Config(min_bonus_share=0.2), *given)
+    ext, int_ = targets.returns_ext_TN.numpy(), targets.returns_int_TN.numpy()
+    # without values advantages are the returns, so that the weight of the second stream can be read off
+    weight = (targets.advantages_TN.numpy() - 2.0 * ext) / int_
+    expected = 0.2 * 2.0 * ext.std() / (0.8 * int_.std()) if raised else 1.0
+    np.testing.assert_allclose(weight, expected, rtol=1e-3)
+    assert (expected > 1.0) == raised

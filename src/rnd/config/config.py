@@ -30,6 +30,8 @@ from rnd.config.ranges import (
 from rnd.foundation.errors import UserError, nearest
 
 DEVICES = ("auto", "cpu", "cuda")
+Reads = Literal["all", "image", "vector"]
+"""What the networks read of observations with images: everything, the first image alone, or everything as a vector."""
 
 
 def runtime_field(default: Any) -> Any:
@@ -71,6 +73,9 @@ class EnvConfig:
     """Raw frames after which an Atari episode ends."""
     timeout: PositiveFloat = runtime_field(60.0)
     """Seconds after which an environment worker that does not answer is reported as hanging."""
+    reads: Literal["all", "image"] = "all"
+    """Of dictionaries and tuples with images: all, images and the rest as a vector, or the first image alone. Runs of
+    rnd 0.2 and before have read the image alone."""
     first: NonNegativeInt = runtime_field(0)
     """Number of the first environment, from which its seed follows; under torchrun rank x N."""
 
@@ -198,6 +203,9 @@ class Config:
     bonus_half_life: PositiveFloat | None = None
     """Samples after which an earlier bonus counts half in the scale that bonuses are divided by; default: all count the
     same, as in the paper."""
+    min_bonus_share: Annotated[float, Range(0, 0.9)] = 0.0
+    """Least share of the bonus in the std of the weighted returns: where --int-coef gives less, it is raised for that
+    rollout. 0: never, as in the paper."""
     max_grad_norm: PositiveFloat | None = None
     """Clip the norm of the gradient, of policy and predictor together; default: it is not clipped, as in the paper."""
 
@@ -280,6 +288,8 @@ class Config:
             raise UserError("--no-train-ext-value needs --ext-coef 0 and two value heads: advantages use that head")
         if self.overlap_refresh == "epoch" and not self.overlap:
             raise UserError("--overlap-refresh epoch needs --overlap: without it the newest weights act always")
+        if self.min_bonus_share and not self.has_int_stream:
+            raise UserError("--min-bonus-share needs a bonus and two value heads: it raises the weight of the second")
         if self.value_heads == 1 and not self.episodic_int and self.bonus != "none":
             raise UserError("one value head needs an episodic intrinsic stream; add --episodic-int")
 
@@ -293,6 +303,7 @@ class Config:
         """The inverse of `to_dict`. Imports nothing: options that a component declares itself are read as they are, and
         `rnd.config.components.resolve` checks them."""
         values = dict(data)
+        values["env"] = with_reads(values.get("env", {}), values.get("policy"))
         for name, group in (("env", EnvConfig), ("checkpoint", CheckpointConfig)):
             values[name] = _construct(group, values.get(name, {}), name + ".")
         for name, base in OPTION_GROUPS.items():
@@ -312,6 +323,13 @@ class Config:
     def state_names(self) -> dict[str, str]:
         """Dotted names of the fields that a saved state depends on, and what people call them."""
         return {name: metadata["state"] for name, _, metadata in _leaves(self) if "state" in metadata}
+
+
+def with_reads(env: dict[str, Any], policy: str | None) -> dict[str, Any]:
+    """The plain data of an `EnvConfig`. Where rnd 0.2 or before wrote it, the first image alone was read; but for those
+    observations that have never had two parts, or that are read as vectors."""
+    known = "id" not in env or "reads" in env or policy == "mlp" or str(env["id"]).startswith(("ALE/", "rnd/"))
+    return env if known else env | {"reads": "image"}
 
 
 OPTION_GROUPS: dict[str, type[Options]] = {

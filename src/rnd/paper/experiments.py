@@ -206,6 +206,7 @@ EFFICIENCY_ARMS: dict[str, dict[str, Any]] = {
     "16-half-life-int-0.3": {"minibatches": 16, "bonus_half_life": 2.0**20, "int_coef": 0.3},
     "16-int-coef-2": {"minibatches": 16, "int_coef": 2.0},
     "16-int-coef-4": {"minibatches": 16, "int_coef": 4.0},
+    "16-min-bonus-share": {"minibatches": 16, "min_bonus_share": 0.15},
     "16-max-grad-norm": {"minibatches": 16, "max_grad_norm": 0.5},
     "16-normalize-adv": {"minibatches": 16, "normalize_adv": True},
     "16-gru": {"minibatches": 16, "policy": "gru"},

@@ -63,7 +63,7 @@ def bonus_metrics(stats: BonusStats, config: Config, ranks: Ranks) -> dict[str, 
         "bonus_scale": values["scale"],
         "return_int": values["discounted_sum"] / values["scale"],
         "bonus_spread": spread / values["raw"] if values["raw"] else 0.0,
-        "bonus_share": int_ / (ext + int_) if int_ else 0.0,
+        "bonus_share": max(int_ / (ext + int_), config.min_bonus_share) if int_ else 0.0,
     }
 
 

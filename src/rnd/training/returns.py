@@ -12,7 +12,8 @@ from torch import Tensor
 
 from rnd.config import Config
 from rnd.config.ranges import check_ranges
-from rnd.data.normalize import STEPS_PER_PRODUCT
+from rnd.data.normalize import STEPS_PER_PRODUCT, batch_moments
+from rnd.distributed import SINGLE_PROCESS, Ranks
 from rnd.foundation.errors import UserError
 
 MIN_STD = 1e-8
@@ -81,6 +82,7 @@ def combine(
     values_int_TpN: Tensor,
     done_TN: Tensor,
     truncation_bootstrap_TN: Tensor,
+    ranks: Ranks = SINGLE_PROCESS,
 ) -> Targets:
     """A = c_E A_E + c_I A_I with one horizon and one discount per stream; or one stream of the summed rewards; or the
     extrinsic stream alone, without a bonus.
@@ -97,8 +99,20 @@ def combine(
     if not config.has_int_stream:
         return Targets(config.ext_coef * ext.advantages_TN, ext.returns_TN, torch.zeros_like(ext.returns_TN))
     int_ = gae(rewards_int_TN, values_int_TpN, done_TN, config.gamma_int, lam, episodic=config.episodic_int)
-    advantages_TN = config.ext_coef * ext.advantages_TN + config.int_coef * int_.advantages_TN
+    int_coef: float | Tensor = config.int_coef
+    if config.min_bonus_share:
+        var_ext, var_int = (ranks.all_moments(*batch_moments(x.returns_TN.flatten()))[1] for x in (ext, int_))
+        int_coef = raised_int_coef(config, var_ext.sqrt(), var_int.sqrt())
+    advantages_TN = config.ext_coef * ext.advantages_TN + int_coef * int_.advantages_TN
     return Targets(advantages_TN, ext.returns_TN, int_.returns_TN)
+
+
+def raised_int_coef(config: Config, std_ext: Tensor, std_int: Tensor) -> Tensor:
+    """Weight c_I with which the bonus has at least `min_bonus_share` of the std of the returns,
+    c_I s_I / (c_E s_E + c_I s_I). Never less than `int_coef`: nothing changes before rewards are found."""
+    share = config.min_bonus_share
+    least = share / (1 - share) * config.ext_coef * std_ext / (std_int + MIN_STD)
+    return least.clamp_min(config.int_coef).float()
 
 
 def two_streams(

@@ -151,7 +151,7 @@ class Trainer:
         extrinsic_TN = rollout.rewards_ext_TN
         if self.reward_scaler:
             extrinsic_TN = self.reward_scaler(extrinsic_TN)
-        targets = combine(self.config, extrinsic_TN, intrinsic_TN, *values, *ends)
+        targets = combine(self.config, extrinsic_TN, intrinsic_TN, *values, *ends, self.ranks)
         if self.config.normalize_adv:
             moments = self.ranks.all_moments(*batch_moments(targets.advantages_TN.flatten()))
             targets = targets._replace(advantages_TN=standardise(targets.advantages_TN, *moments[:2]))
@@ -175,7 +175,7 @@ class Trainer:
         agent = RandomAgent(self.env, self.random, chunk, self.device)
         for start in range(0, total, chunk):
             obs_TNX, rewards_TN = agent.play(min(chunk, total - start))
-            for obs in obs_TNX.split(steps_per_chunk(self.device, self.env.num_envs)):
+            for obs in obs_TNX.split(steps_per_chunk(obs_TNX, self.env.num_envs)):
                 if self.bonus.random_start:
                     self.bonus.update_statistics(obs, self.ranks)
                 self.policy.update_statistics(obs, self.ranks)

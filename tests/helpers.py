@@ -12,6 +12,7 @@ from rich.console import Console
 from rnd import envs
 from rnd.config import BonusOptions, Config
 from rnd.config.presets import small
+from rnd.envs.interface import VectorEnv
 from rnd.models.policy.mlp import WidthOptions
 from rnd.training.trainer import Trainer
 
@@ -22,7 +23,7 @@ def quiet() -> Console:
 
 def tiny(env_id: str = "CartPole-v1", kind: str = "numbers", iterations: int = 6, **changes: Any) -> Config:
     """A run of a second: 8 environments, 32 steps, networks of width 16."""
-    config = small(env_id, kind)
+    config = replace(small(env_id, kind), bonus="rnd")
     return replace(
         config,
         env=replace(config.env, num_envs=8),
@@ -34,11 +35,24 @@ def tiny(env_id: str = "CartPole-v1", kind: str = "numbers", iterations: int = 6
     )
 
 
+def on_device(env_id: str, num_envs: int = 8, iterations: int = 6, **changes: Any) -> Config:
+    """A run of copies on the device: 16 steps, networks of width 8 and 16."""
+    config = replace(small(env_id), bonus="rnd")
+    sizes = {"bonus_options": BonusOptions(features=8, hidden=8, random_steps=16), "policy_options": WidthOptions(16)}
+    base = {"rollout_steps": 16, "minibatches": 2, "epochs": 2, "frames": iterations * 16 * num_envs, "device": "cpu"}
+    return replace(config, env=replace(config.env, num_envs=num_envs), **sizes | base | {"seed": 5} | changes)
+
+
+def started(config: Config, env: VectorEnv) -> Trainer:
+    """A trainer that is ready to train."""
+    trainer = Trainer(config, env)
+    for _ in trainer.random_start():
+        pass
+    trainer.start()
+    return trainer
+
+
 def train_rows(config: Config) -> list[dict[str, Any]]:
     """The rows of a whole run, without a run folder."""
     with closing(envs.make(config)) as env:
-        trainer = Trainer(config, env)
-        for _ in trainer.random_start():
-            pass
-        trainer.start()
-        return list(trainer.train())
+        return list(started(config, env).train())

@@ -19,11 +19,11 @@ from torch import Tensor
 
 from rnd.checkpoint import export, zoo
 from rnd.checkpoint.metadata import spec_from_dict
-from rnd.config import Config
+from rnd.config import Config, Reads
 from rnd.config.components import resolve
 from rnd.config.presets import DEFAULT_JOB, preset
 from rnd.data.transitions import Transitions
-from rnd.envs.factories import call_factory, flattens, gym_factory, kind_of
+from rnd.envs.factories import call_factory, gym_factory, kind_of, reads
 from rnd.envs.gym_env import ActionTranslator
 from rnd.envs.spaces import ObservationEncoder
 from rnd.foundation.errors import UserError
@@ -46,7 +46,9 @@ def train(game: str | Config = DEFAULT_JOB, *, quiet: bool = False, **overrides:
 
     from rnd import run
 
-    config = game if isinstance(game, Config) else starting_config(game, overrides)
+    env: Any = overrides.get("env", {})
+    given: Reads = getattr(env, "reads", None) or env.get("reads", "all")
+    config = game if isinstance(game, Config) else starting_config(game, overrides, given)
     config = with_changes(config, overrides)
     config.validate()
     folder = run.start(config, Console(quiet=quiet))
@@ -67,13 +69,14 @@ def load(path: str | Path, device: str = "cpu", seed: int = 0, trusted: bool = F
     return Agent(export.load_agent(found, device, trusted, best), found, seed, best)
 
 
-def starting_config(game: str, chosen: dict[str, Any]) -> Config:
-    """The preset of a game, with the bonus, policy and writers that were chosen: they decide which options exist."""
+def starting_config(game: str, chosen: dict[str, Any], reads: Reads = "all") -> Config:
+    """The preset of a game, with the bonus, policy and writers that were chosen: they decide which options exist.
+    `reads`: what of observations with images."""
     chosen = {name: chosen[name] for name in ("bonus", "policy", "writers") if chosen.get(name) is not None}
     policy = chosen.get("policy", "cnn")
-    kind = kind_of(game, flatten=policy == "mlp")
-    if kind == "image" and policy != "cnn":
-        kind = "choices"  # what is tuned for images is tuned for the CNN
+    kind = kind_of(game, "vector" if policy == "mlp" else reads)
+    if kind.startswith("image") and policy != "cnn":  # what is tuned for images is tuned for the CNN
+        kind = "choices" if kind == "image" else "numbers"
     return resolve(dataclasses.replace(preset(game, kind), **chosen))
 
 
@@ -112,7 +115,7 @@ class Agent:
         with closing(call_factory(gym_factory(env_id), env_id, 1)) as env:
             space = getattr(env, "single_observation_space", env.observation_space)
             to_env = ActionTranslator(getattr(env, "single_action_space", env.action_space), env_id)
-        return ObservationEncoder(space, env_id, flattens(self.config)), to_env
+        return ObservationEncoder(space, env_id, reads(self.config)), to_env
 
     def reset(self) -> None:
         """The next observations are the first of their episodes."""
@@ -144,7 +147,7 @@ class Agent:
         if self._bonus is None:
             raise UserError(f"{self.path} has no bonus: its file has the policy alone; load the run that it is from")
         obs_NX, single = self._encoded(obs)
-        if self._bonus.reads_action and (before is None or actions is None or self.spec.observation.kind == "image"):
+        if self._bonus.reads_action and (before is None or actions is None or self.spec.observation.stack > 1):
             raise UserError(
                 f"the bonus {self.config.bonus} reads s_t and a_t: give it before=... and actions=..."
                 "; for images use rnd watch"

@@ -10,9 +10,12 @@ from torch import Tensor
 from rnd.bonus.base import BonusModule
 from rnd.config import BonusOptions, components
 from rnd.data.transitions import Transitions
+from rnd.envs.packed import join
 from rnd.envs.spec import ActionSpec, ObservationSpec
 
 IMAGE, VECTOR = ObservationSpec("image", (84, 84)), ObservationSpec("vector", (10,))
+MIXED = ObservationSpec("mixed", (2 * 84 * 84 + 4 * 3,), images=2)
+"""Two images and three numbers."""
 DISCRETE = ActionSpec("discrete", (5,))
 MULTI = ActionSpec("multi_discrete", (3, 4))
 CONTINUOUS = ActionSpec("continuous", (2,), (-1.0, -1.0), (1.0, 1.0))
@@ -40,7 +43,11 @@ def observations(observation: ObservationSpec, *shape: int, seed: int = 0) -> Te
     generator = torch.Generator().manual_seed(seed)
     if observation.kind == "image":
         return torch.randint(0, 256, (*shape, *observation.shape), generator=generator, dtype=torch.uint8)
-    return torch.randn(*shape, *observation.shape, generator=generator)
+    numbers = torch.randn(*shape, observation.vector_size, generator=generator)
+    if observation.kind == "vector":
+        return numbers
+    pixels = torch.randint(0, 256, (*shape, observation.pixels), generator=generator, dtype=torch.uint8)
+    return join(pixels, numbers)
 
 
 def transitions(

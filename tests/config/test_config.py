@@ -40,6 +40,13 @@ def test_other_tasks_start_from_the_small_run(env_id):
     assert preset(DEFAULT_JOB) == small(DEFAULT_JOB, "choices") == preset(DEFAULT_JOB, "numbers")
 
 
+def test_small_tasks_start_with_the_bonus_of_the_evidence():
+    """docs/small-tasks.md has it; images and Atari keep the paper's."""
+    found = {kind: small("x", kind).bonus for kind in ("numbers", "choices", "image", "image+vector")}
+    assert found == {"numbers": "noveld", "choices": "noveld", "image": "rnd", "image+vector": "rnd"}
+    assert preset("montezuma").bonus == preset("rnd/DeepSea-20").bonus == "rnd"
+
+
 def test_a_config_survives_json():
     import json
 

@@ -9,6 +9,7 @@ from gymnasium.utils.env_checker import check_env
 
 from rnd.envs.builtin import make_array_env
 from rnd.envs.deep_sea import DeepSea
+from rnd.envs.four_rooms import FourRooms
 from rnd.envs.local import ArrayVectorEnv
 from rnd.envs.noisy_tv import CHANNELS, MAX_STEPS, REMOTE, NoisyTV
 from rnd.envs.splitmix import SplitMix64, next_of_each
@@ -107,7 +108,26 @@ def test_noisy_tv_truncates_and_returns_the_last_observation():
     assert not (result.info.final_obs == start).all()
 
 
-@pytest.mark.parametrize("name", ["rnd/DeepSea-5", "rnd/NoisyTV"])
+def test_four_rooms_has_a_way_of_44_moves_through_a_door_each():
+    """Right through the upper door, down through the right one, to the opposite corner."""
+    up, right, down, _ = range(4)
+    env = ArrayVectorEnv(FourRooms(1), 1)
+    assert env.reset().tolist() == [[pytest.approx(1 / 24), pytest.approx(1 / 24)]]
+    way = [down] * 4 + [right] * 18 + [down] * 18 + [right] * 4
+    rooms = walk(env, way[:-1])
+    assert [room for room, before in zip(rooms, [None, *rooms], strict=False) if room != before] == [0, 1, 3]
+    result = env.step(np.array([way[-1]]))
+    assert result.done.item() and result.reward.item() == 1 and not result.info.truncated.item()
+    assert result.info.episodes[0].length == len(way) == 44 and result.info.episodes[0].rooms == {0, 1, 3}
+    walk(env, [up] * 3)  # against the wall
+    assert env.buffers["obs"].tolist() == [[pytest.approx(1 / 24), pytest.approx(1 / 24)]]
+    for step in range(3, 200):
+        result = env.step(np.array([up]))
+        assert result.done.item() == (step == 199)
+    assert result.info.truncated.item()
+
+
+@pytest.mark.parametrize("name", ["rnd/DeepSea-5", "rnd/FourRooms", "rnd/NoisyTV"])
 @pytest.mark.parametrize("groups", [1, 3])
 def test_save_restore_and_grouping(name, groups):
     def fresh(cut: int) -> ArrayVectorEnv:
@@ -130,7 +150,7 @@ def test_save_restore_and_grouping(name, groups):
         assert a.info.episodes == b.info.episodes
 
 
-@pytest.mark.parametrize("name", ["rnd/DeepSea-4", "rnd/DeepSea-64", "rnd/NoisyTV"])
+@pytest.mark.parametrize("name", ["rnd/DeepSea-4", "rnd/DeepSea-64", "rnd/FourRooms", "rnd/NoisyTV"])
 @pytest.mark.filterwarnings("error::UserWarning")
 def test_gymnasium_checker(name):
     check_env(gymnasium.make(name, disable_env_checker=True).unwrapped, skip_render_check=True)

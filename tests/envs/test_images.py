@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import closing
+from dataclasses import replace
 
 import cv2
 import gymnasium
@@ -72,15 +73,19 @@ def test_every_form_gives_the_policy_the_same_input(obs, bounds, same_as):
     assert (encoded(box(obs, *bounds), obs) == seen(np.ascontiguousarray(same_as))).all()
 
 
-def test_a_image_in_a_dictionary_or_tuple_is_the_observation():
+def test_an_image_in_a_dictionary_or_tuple_can_be_the_observation():
+    """Alone, or with --env.reads image, as in rnd 0.2 and before."""
     space = spaces.Dict({"speed": spaces.Box(-1, 1, (3,)), "view": spaces.Tuple([spaces.Text(5), box(RGB)])})
     obs = {"speed": np.zeros(3), "view": ("abc", RGB)}
-    assert (encoded(space, obs) == seen(RGB)).all()
-    assert make_encoder(space, "test")[0].notes == ("test: the networks see its image view.1, not speed",)
+    assert (encoded(space, obs, reads="image") == seen(RGB)).all()
+    text, note = make_encoder(space, "test", "image")[0].notes
+    assert text == "test: the networks do not see its text view.0"
+    assert note == "test: the networks see its image view.1, not speed"
     two = spaces.Dict({"left": box(RGB), "right": box(RGB)})
-    assert (encoded(two, {"left": RGB, "right": OLD}) == seen(RGB)).all()
-    assert make_encoder(two, "test")[0].notes == ("test: the networks see its image left, not right",)
+    assert (encoded(two, {"left": RGB, "right": OLD}, reads="image") == seen(RGB)).all()
+    assert make_encoder(two, "test", "image")[0].notes == ("test: the networks see its image left, not right",)
     assert make_encoder(spaces.Dict({"screen": box(RGB)}), "test")[0].notes == ()
+    assert (encoded(spaces.Dict({"screen": box(RGB)}), {"screen": RGB}) == seen(RGB)).all()
     with pytest.raises(RunError, match="its observation has no entry 'view'"):
         encoded(space, {"speed": np.zeros(3)})
 
@@ -139,7 +144,7 @@ def test_a_wrong_float_image_is_refused(obs, message):
 def test_a_long_vector_gets_advice():
     (note,) = make_encoder(spaces.Box(-np.inf, np.inf, (60, 80, 3)), "test")[0].notes
     assert note.startswith("test: an observation of 14,400 numbers") and "declare a Box" in note
-    (note,) = make_encoder(box(RGB), "test", flatten=True)[0].notes
+    (note,) = make_encoder(box(RGB), "test", "vector")[0].notes
     assert "without --policy mlp it is read as an image" in note
     assert make_encoder(spaces.Box(-1, 1, (1029,)), "test")[0].notes == ()
 
@@ -167,8 +172,12 @@ def screens(num_envs):
 
 @pytest.mark.parametrize("factory", ["Screen", "screens"])
 def test_single_and_vector_environments_show_the_same_image(factory):
-    with closing(envs.make(Config(env=EnvConfig(id=f"test_images:{factory}", num_envs=2)))) as env:
+    config = EnvConfig(id=f"test_images:{factory}", num_envs=2)
+    with closing(envs.make(Config(env=replace(config, reads="image")))) as env:
         assert (env.reset().numpy() == seen(RGB)).all() and len(env.spec.observation.notes) == 1
+    with closing(envs.make(Config(env=config))) as env:
+        expected = np.concatenate([seen(RGB).reshape(-1), np.zeros(2, np.float32).view(np.uint8)])
+        assert (env.reset().numpy() == expected).all() and env.spec.observation.notes == ()
     flat = Config(env=EnvConfig(id=f"test_images:{factory}", num_envs=2), policy="mlp")
     with closing(envs.make(flat)) as env:
         assert env.reset().shape == (2, 3 * 60 * 80 + 2)
@@ -180,6 +189,7 @@ def test_single_and_vector_environments_show_the_same_image(factory):
         (["test_images:Screen"], "cnn"),
         (["test_images:screens"], "cnn"),
         (["test_images:Screen", "--policy", "gru"], "gru"),
+        (["test_images:Screen", "--env.reads", "image"], "cnn"),
         (["CartPole-v1"], "mlp"),
         (["FrozenLake8x8-v1"], "mlp"),
         (["pitfall"], "cnn"),
@@ -190,11 +200,13 @@ def test_the_policy_follows_from_the_observations(arguments, policy, monkeypatch
     monkeypatch.setattr("rnd.run.start", lambda config, console: started.append(config))
     train.main(arguments)
     assert started[0].policy == policy
-    assert changes(started[0], "experiment") == ({"policy": "gru"} if policy == "gru" else {})
+    changed = {"env.reads": "image"} if "image" in arguments else {}
+    assert changes(started[0], "experiment") == ({"policy": "gru"} if policy == "gru" else changed)
 
 
 def test_what_the_networks_read_is_known_before_the_run():
     assert kind_of("MiniGrid-Empty-5x5-v0") == kind_of("rnd/DeepSea-20") == kind_of("FrozenLake8x8-v1") == "choices"
     assert kind_of("CartPole-v1") == "numbers"
-    assert kind_of("pitfall") == kind_of("test_images:Screen") == "image"
-    assert kind_of("test_images:Screen", flatten=True) == "numbers"
+    assert kind_of("test_images:Screen") == "image+vector"
+    assert kind_of("pitfall") == kind_of("test_images:Screen", "image") == "image"
+    assert kind_of("test_images:Screen", "vector") == "numbers"

@@ -5,37 +5,20 @@ from __future__ import annotations
 import copy
 import sys
 from contextlib import closing
-from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
+from gymnasium import spaces
 
+from helpers import on_device, started
 from rnd import envs
-from rnd.config import BonusOptions
-from rnd.config.presets import small
 from rnd.envs.jax_env import JaxEnv, Suite, make_jax_env
 from rnd.foundation.errors import UserError
-from rnd.models.policy.mlp import WidthOptions
 from rnd.training.trainer import Trainer
 
 CARTPOLE = "gymnax:CartPole-v1"
-
-
-def config_of(env_id, num_envs=4):
-    config = small(env_id)
-    return replace(
-        config,
-        env=replace(config.env, num_envs=num_envs),
-        bonus_options=BonusOptions(features=8, hidden=8, random_steps=8),
-        policy_options=WidthOptions(16),
-        rollout_steps=16,
-        minibatches=2,
-        epochs=2,
-        frames=6 * 16 * num_envs,
-        device="cpu",
-    )
 
 
 @pytest.fixture
@@ -46,11 +29,9 @@ def gymnax():
 
 @pytest.mark.parametrize("env_id", [CARTPOLE, pytest.param("gymnax:Pendulum-v1", marks=pytest.mark.long)])
 def test_a_run_resumes_to_the_bit(env_id, gymnax):
-    config = config_of(env_id)
+    config = on_device(env_id, num_envs=4)
     with closing(envs.make(config)) as env, closing(envs.make(config)) as other:
-        trainer = Trainer(config, env)
-        list(trainer.random_start())
-        trainer.start()
+        trainer = started(config, env)
         training = trainer.train()
         next(training), next(training)
         saved = copy.deepcopy(trainer.state_dict())
@@ -125,15 +106,72 @@ def test_copies_that_end_get_new_starts(key_type, gymnax):
         JaxEnv(counting(), 4, torch.device("cpu")).load_state_dict(env.state_dict())
 
 
+def test_steps_are_compiled_once_and_kinds_of_observations_without(gymnax):
+    """Also where a start has other types than a step; making an environment compiles nothing."""
+    import jax
+    from jax import numpy as jnp
+
+    suite = counting()
+    mixed = suite._replace(reset=lambda key: (suite.reset(key)[0], suite.reset(key)[1] | {"start": 5, "time": 0.0}))
+    compiled = []
+    jax.monitoring.register_event_duration_secs_listener(lambda name, *_, **__: compiled.append(name))
+    env = JaxEnv(mixed, 4, torch.device("cpu"))
+    assert not [name for name in compiled if "backend_compile" in name]
+    env.reset(1)
+    for _ in range(3):
+        env.step(torch.zeros(4, dtype=torch.int64))
+    assert env._step._cache_size() == 1
+    assert env.state[1]["time"].dtype == jnp.float32
+    other = JaxEnv(mixed, 4, torch.device("cpu"))
+    other.load_state_dict(env.state_dict())
+    assert all(bool((a == b).all()) for a, b in zip(*(jax.tree.leaves(e.state) for e in (env, other)), strict=True))
+
+
+def test_environments_without_time_limits_keep_no_final_observation(gymnax):
+    env = JaxEnv(counting()._replace(truncates=False), 4, torch.device("cpu"))
+    env.reset(1)
+    step = env.step(torch.zeros(4, dtype=torch.int64))
+    assert step.final_obs is None
+    assert step.truncated is None
+
+
+def test_brax_steps_are_its_own():
+    """Copy by copy; the time limit is ours."""
+    pytest.importorskip("jax")
+    brax = pytest.importorskip("brax.envs")
+    ours, one = make_jax_env("brax:fast", 2), brax.get_environment("fast")
+    assert ours.action_space == spaces.Box(-1, 1, (one.action_size,))
+    ours.reset(3)
+    before = ours.jax.tree.map(lambda x: x[1], ours.state[1][1])
+    actions = torch.full((2, one.action_size), 0.5)
+    step = ours.step(actions)
+    wanted = one.step(before, actions[1].numpy())
+    np.testing.assert_allclose(step.final_obs[1], wanted.obs, rtol=1e-5, atol=1e-6)
+    assert float(step.reward[1]) == float(wanted.reward)
+    with pytest.raises(UserError, match="brax has no environment antt; nearest: ant"):
+        make_jax_env("brax:antt")
+
+
+def test_cells_of_navix_are_one_hot():
+    pytest.importorskip("jax")
+    navix = pytest.importorskip("navix")
+    ours = make_jax_env("navix:Navix-Empty-5x5-v0", 2)
+    obs, state = ours.reset(3), ours.state[1]
+    cells = np.asarray(state.observation[0])
+    assert cells.shape == navix.make("Navix-Empty-5x5-v0").observation_space.shape
+    wanted = [np.eye(count)[cells[..., i]] for i, count in enumerate((11, 6, 4))]
+    np.testing.assert_array_equal(obs[0].numpy(), np.concatenate(wanted, -1).ravel())
+
+
 def test_unknown_names_are_refused_with_the_nearest(gymnax):
     with pytest.raises(UserError, match="gymnax has no environment CartPol-v1; nearest: CartPole-v1"):
         make_jax_env("gymnax:CartPol-v1")
 
 
-@pytest.mark.parametrize(("missing", "command"), [("jax", "jax craftax"), ("craftax", "craftax")])
+@pytest.mark.parametrize(("missing", "command"), [("jax", "jax craftax"), ("craftax", "craftax"), ("brax", "brax")])
 def test_a_missing_package_names_its_installation(missing, command, monkeypatch):
     if missing != "jax":
         pytest.importorskip("jax")
     monkeypatch.setitem(sys.modules, missing, None)
     with pytest.raises(UserError, match=f"pip install {command}$"):
-        make_jax_env("craftax:Craftax-Symbolic-v1")
+        make_jax_env("brax:ant" if missing == "brax" else "craftax:Craftax-Symbolic-v1")

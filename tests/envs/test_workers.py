@@ -43,11 +43,11 @@ def trace(env: envs.interface.VectorEnv, steps: int, start: int = 0) -> list[byt
 @pytest.mark.parametrize("env_id", [CARTPOLE, "ALE/MontezumaRevenge-v5"])
 def test_workers_and_groups_change_nothing(env_id):
     results = []
-    for workers, groups in [(0, 1), (1, 1), (2, 2), (3, 3), (5, 2)]:
+    for workers, groups in [(0, 1), (1, 1), (3, 3), (5, 2)]:
         chosen = config(env_id, 5, workers)
         with closing(WorkerEnvs(chosen, workers, groups) if workers else envs.make(chosen)) as env:
             env.reset()
-            results.append(trace(env, 60))
+            results.append(trace(env, 30))
     assert all(other == results[0] for other in results)
 
 

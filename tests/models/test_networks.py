@@ -6,7 +6,7 @@ import torch
 from torch.nn import functional as F
 
 from rnd.envs.spec import ActionSpec, ObservationSpec
-from rnd.models.networks import MapLinear, linear_channels_last, predictor_network, target_network
+from rnd.models.networks import MapLinear, linear_channels_last, pixels, predictor_network, target_network
 from rnd.models.policy.cnn import CNN
 from rnd.models.policy.gru import GRU
 from rnd.models.policy.mlp import MLP
@@ -174,3 +174,10 @@ def test_images_reach_a_cpus_convolutions_in_the_order_of_the_weights():
 def test_vectors_are_not_scaled():
     policy, obs = MLP(VECTOR, ACTIONS, MLP.Options()), torch.randn(3, 10)
     assert torch.equal(policy.features(obs), policy.torso(obs))
+
+
+def test_bytes_are_divided_by_255_in_the_memory_order_of_the_convolutions():
+    frames = torch.randint(0, 256, (3, 4, 84, 84), dtype=torch.uint8)
+    found = pixels(frames)
+    assert torch.equal(found, frames.float() / 255)
+    assert found.is_contiguous(memory_format=torch.channels_last) and found.shape == frames.shape

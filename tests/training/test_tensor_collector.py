@@ -13,13 +13,11 @@ from gymnasium import spaces
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import rnd
+from helpers import on_device, started
 from rnd import envs
-from rnd.config import BonusOptions
-from rnd.config.presets import small
 from rnd.envs.factories import kind_of
 from rnd.envs.tensor_env import TensorEnv, TensorEnvs, TensorStep
 from rnd.foundation.errors import RunError, UserError
-from rnd.models.policy.mlp import WidthOptions
 from rnd.training.collector import SynchronousCollector
 from rnd.training.trainer import Trainer
 
@@ -27,17 +25,7 @@ EXAMPLE = "examples.tensor_gridworld:make"
 
 
 def config_of(env_id=EXAMPLE, num_envs=8, iterations=4, **changes):
-    config = small(env_id)
-    sizes = {"bonus_options": BonusOptions(features=8, hidden=8, random_steps=16), "policy_options": WidthOptions(16)}
-    base = {"rollout_steps": 16, "minibatches": 2, "epochs": 2, "frames": iterations * 16 * num_envs, "device": "cpu"}
-    return replace(config, env=replace(config.env, num_envs=num_envs), **sizes | base | {"seed": 5} | changes)
-
-
-def started(config, env):
-    trainer = Trainer(config, env)
-    list(trainer.random_start())
-    trainer.start()
-    return trainer
+    return on_device(env_id, num_envs, iterations, **changes)
 
 
 class Clock(TensorEnv):

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from rnd.bonus.base import BonusModule, EpisodeBonus, kept
 from rnd.config import BonusOptions, state_field
 from rnd.config.ranges import PositiveFloat, Width
-from rnd.data.normalize import Whitener
+from rnd.data.normalize import make_whitener
 from rnd.data.transitions import Transitions
 from rnd.distributed import SINGLE_PROCESS, Ranks, check_keys, reshard_rows
 from rnd.envs.spec import ActionSpec, ObservationSpec
@@ -43,7 +43,7 @@ class E3B(BonusModule):
         super().__init__()
         self.action, self.ridge, self.features = action, options.ridge, options.features
         self.image = observation.kind == "image"
-        self.whiten = Whitener(observation.shape, options.clip)
+        self.whiten = make_whitener(observation, options.clip)
         torso, size = encoder(observation, options.hidden)
         self.encoder = nn.Sequential(torso, map_linear(size, options.features))
         hidden, outputs = options.hidden, sum(action.sizes)
@@ -74,7 +74,7 @@ class E3B(BonusModule):
         return (inverse_loss(self.action, output_CA, picked.actions[0]) * weight_C).sum()
 
     def _features(self, obs: Tensor) -> Tensor:
-        """[B, k] of single frames or vectors [T, N, X]. Their mean square is below 1: the inverse of a covariance with
+        """[B, k] of single observations [T, N, X]. Their mean square is below 1: the inverse of a covariance with
         far larger entries than the ridge cannot be updated in float32."""
         whitened: Tensor = self.whiten(obs.flatten(0, 1))
         features: Tensor = self.encoder(whitened.unsqueeze(1) if self.image else whitened)

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from rnd.bonus.base import BonusModule, kept
 from rnd.config import BonusOptions
-from rnd.data.normalize import Whitener
+from rnd.data.normalize import make_whitener
 from rnd.data.transitions import Transitions
 from rnd.distributed import SINGLE_PROCESS, Ranks
 from rnd.envs.spec import ObservationSpec
@@ -28,7 +28,7 @@ class PredictionBonus(BonusModule):
     def __init__(self, observation: ObservationSpec, options: BonusOptions):
         super().__init__()
         self.image = observation.kind == "image"
-        self.whiten = Whitener(observation.shape, options.clip)
+        self.whiten = make_whitener(observation, options.clip)
 
     @abstractmethod
     def predict(self, transitions: Transitions) -> Tensor:
@@ -60,11 +60,11 @@ class PredictionBonus(BonusModule):
         return (squared_error(self.predict(picked), target_CF) * weight_C).sum()
 
     def newest(self, transitions: Transitions) -> Tensor:
-        """The whitened newest frame of s_{t+1}, [B, 1, 84, 84], or the whitened vector [B, X]."""
+        """The whitened newest frame of s_{t+1}, [B, 1, 84, 84], or the whitened vector or row of both [B, X]."""
         return self.whitened(transitions.next_obs)
 
     def whitened(self, obs: Tensor) -> Tensor:
-        """Single frames or vectors [T, N, X] as the networks read them, with B = T·N."""
+        """Single frames, vectors or rows of both [T, N, X] as the networks read them, with B = T·N."""
         whitened: Tensor = self.whiten(obs.flatten(0, 1))
         return whitened.unsqueeze(1) if self.image else whitened
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
 
-from rnd.bonus.prediction import PredictionBonus
+from rnd.bonus.prediction import PredictionBonus, squared_error
 from rnd.config import BonusOptions
 from rnd.data.transitions import Transitions
 from rnd.envs.spec import ActionSpec, ObservationSpec
@@ -18,6 +19,11 @@ class RND(PredictionBonus):
         super().__init__(observation, options)
         self.target = target_network(observation, options.features, options.hidden)
         self.predictor = predictor_network(observation, options.features, options.hidden)
+
+    @torch.no_grad()
+    def score(self, transitions: Transitions) -> Tensor:
+        obs = self.newest(transitions)  # whitened once for both networks
+        return squared_error(self.predictor(obs), self.target(obs)).view(transitions.actions.shape[:2])
 
     def predict(self, transitions: Transitions) -> Tensor:
         features: Tensor = self.predictor(self.newest(transitions))

@@ -21,7 +21,8 @@ from rnd.bonus.rnd import RND
 from rnd.config import BonusOptions
 from rnd.config.ranges import Fraction, NonNegativeFloat
 from rnd.data.transitions import Transitions
-from rnd.envs.spec import ActionSpec, ObservationSpec
+from rnd.envs.packed import split
+from rnd.envs.spec import SCREEN, ActionSpec, ObservationSpec
 
 TILES = 6
 """Sizes of masked tiles: 1, 2, 4, 8, 12 and 16 pixels on a side."""
@@ -64,14 +65,23 @@ class SNDV(SND):
 
     def __init__(self, observation: ObservationSpec, action: ActionSpec, options: Options):
         super().__init__(observation, action, options)
-        self.noise, self.masked = options.noise, options.masked
+        self.noise, self.masked, self.pixels = options.noise, options.masked, observation.pixels
 
     def target_loss(self, picked: Transitions, weight_C: Tensor) -> Tensor:
         assert picked.draw is not None, "an update gives random numbers"
         obs_CX, draw_C = self.newest(picked), picked.draw.flatten()
-        one_Ck, two_Ck = (self.target(augment(obs_CX, draw_C, v, self.noise, self.masked)) for v in range(2))
+        one_Ck, two_Ck = (self.target(self.view(obs_CX, draw_C, number)) for number in range(2))
         other_C = partners(draw_C, weight_C)
         return (contrastive_loss(one_Ck, two_Ck, two_Ck[other_C]) * weight_C).sum()
+
+    def view(self, obs_CX: Tensor, draw_C: Tensor, number: int) -> Tensor:
+        """A random view of whitened observations; of images with a vector, each part is augmented in its own way."""
+        if not self.pixels:
+            return augment(obs_CX, draw_C, number, self.noise, self.masked)
+        image_CP, vector_CV = split(obs_CX, self.pixels)
+        image_CX = augment(image_CP.unflatten(1, (-1, SCREEN, SCREEN)), draw_C, number, self.noise, self.masked)
+        # other draws than the pixels'
+        return torch.cat([image_CX.flatten(1), augment(vector_CV, draw_C, 2 + number, self.noise, self.masked)], dim=1)
 
 
 class SNDVIC(SND):

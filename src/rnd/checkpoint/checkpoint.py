@@ -28,6 +28,7 @@ from torch import Tensor
 
 from rnd import __version__
 from rnd.checkpoint.format1 import from_format1
+from rnd.checkpoint.tensors import tensor_bytes
 from rnd.device import memory
 from rnd.foundation.errors import RunError, UserError
 from rnd.foundation.files import DENSE, SMALL, make_folder, read_file, read_json, sync_folder, write_new
@@ -86,7 +87,7 @@ def write(root: Path, name: str, metadata: dict[str, Any], state: dict[str, Any]
 def serialise(metadata: dict[str, Any], state: dict[str, Any]) -> dict[str, bytes]:
     tensors: dict[str, Tensor] = {}
     text = json.dumps({"metadata": metadata, "state": pack(state, "", tensors)})  # fills `tensors`
-    return {TENSORS: safetensors.torch.save(tensors), STATE: text.encode()}
+    return {TENSORS: tensor_bytes(tensors), STATE: text.encode()}
 
 
 def manifest(files: dict[str, bytes], metadata: dict[str, Any]) -> bytes:

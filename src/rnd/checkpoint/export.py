@@ -24,6 +24,7 @@ from rnd.checkpoint import checkpoint, trust
 from rnd.checkpoint.checkpoint import Checkpoint, largest
 from rnd.checkpoint.metadata import check_types, shape_mismatch, spec_from_dict
 from rnd.checkpoint.packing import decompress
+from rnd.checkpoint.tensors import tensor_bytes
 from rnd.checkpoint.zoo import NO_BONUS
 from rnd.config import Config
 from rnd.config.components import resolve
@@ -182,7 +183,7 @@ def read_agent(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
 def write_tensors(path: Path, tensors: dict[str, Tensor], key: str, card: dict[str, Any]) -> None:
     """One safetensors file, with a card in its header under `key`, and the SHA-256 of the whole file."""
     card = {HASH: BLANK.decode(), HASHED: True, **card}
-    data = safetensors.torch.save({k: v.contiguous() for k, v in tensors.items()}, {key: json.dumps(card)})
+    data = tensor_bytes({k: v.cpu() for k, v in tensors.items()}, {key: json.dumps(card)})
     at = data.index(BLANK)  # the card is the first thing in the file
     data = data[:at] + file_hash(data, at).encode() + data[at + len(BLANK) :]
     write_atomically(path, lzma.compress(data) if path.suffix == PACKED else data)

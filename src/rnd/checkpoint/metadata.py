@@ -161,9 +161,10 @@ def identity(config: Config, spec: dict[str, Any]) -> dict[str, Any]:
 
 def spec_to_dict(spec: EnvSpec) -> dict[str, Any]:
     """The shapes that networks are built from; bounds that are infinite are null, as JSON has no infinity."""
-    action = spec.action
+    observation, action = spec.observation, spec.action
+    images = {"images": observation.images} if observation.kind == "mixed" else {}
     return {
-        "observation": {"kind": spec.observation.kind, "shape": list(spec.observation.shape)},
+        "observation": {"kind": observation.kind, "shape": list(observation.shape)} | images,
         "action": {
             "kind": action.kind,
             "sizes": list(action.sizes),
@@ -176,13 +177,17 @@ def spec_to_dict(spec: EnvSpec) -> dict[str, Any]:
 def spec_from_dict(env_id: str, data: dict[str, Any]) -> EnvSpec:
     """The inverse of `spec_to_dict`, as far as networks need it."""
     observation, action = data["observation"], data["action"]
-    for size in (*observation["shape"], *action["sizes"]):
+    images = [observation["images"]] if observation["kind"] == "mixed" else []
+    for size in (*observation["shape"], *images, *action["sizes"]):
         if type(size) is not int or not 0 < size < 2**31:
             raise ValueError(f"{size!r:.80} is no size")
+    found = ObservationSpec(observation["kind"], tuple(observation["shape"]), images=sum(images))
+    if images and found.shape != (found.pixels + 4 * found.vector_size,):
+        raise ValueError(f"{found.images} images do not fit into {found.shape}")
     low = tuple(-math.inf if x is None else float(x) for x in action["low"])
     high = tuple(math.inf if x is None else float(x) for x in action["high"])
     return EnvSpec(
         env_id,
-        ObservationSpec(observation["kind"], tuple(observation["shape"])),
+        found,
         ActionSpec(action["kind"], tuple(action["sizes"]), low, high),
     )

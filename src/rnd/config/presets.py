@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any, Literal
 
 from rnd.config.components import resolve
-from rnd.config.config import BonusOptions, Config, EnvConfig
+from rnd.config.config import BonusOptions, Config, EnvConfig, PolicyOptions, open_options
 
 DEFAULT_JOB = "MiniGrid-MultiRoom-N4-S5-v1"
 
@@ -25,10 +25,13 @@ ATARI_GAMES = {
 """The six games of the paper, and the seventh hard-exploration game that it names."""
 
 
-Kind = Literal["numbers", "choices", "image"]
-"""What the networks of a Gymnasium environment read: numbers (some, at least), choices one-hot, or images."""
+Kind = Literal["numbers", "choices", "image", "image+vector"]
+"""What the networks of a Gymnasium environment read: numbers (some, at least), choices one-hot, images, or images with
+numbers or choices."""
 
 CHOICES: dict[str, Any] = {
+    # Solves what RND solves, in as many steps or fewer, and grids with keys and doors that RND does not.
+    "bonus": "noveld",
     "policy": "mlp",
     "bonus_options": BonusOptions(features=64, hidden=128, keep=1.0, random_steps=128),
     "ext_coef": 5.0,
@@ -47,26 +50,27 @@ NUMBERS = CHOICES | {
 # The learning rate of PPO's own Atari runs (Schulman et al. 2017), the predictor on a quarter of the samples as in the
 # paper, and two epochs: on a CPU they are most of the time (docs/environments.md).
 IMAGE = CHOICES | {
+    "bonus": "rnd",
     "policy": "cnn",
     "bonus_options": BonusOptions(features=64, hidden=128, keep=0.25, random_steps=128),
     "epochs": 2,
     "lr": 2.5e-4,
 }
-KINDS: dict[Kind, dict[str, Any]] = {"numbers": NUMBERS, "choices": CHOICES, "image": IMAGE}
+# The vector is whitened as numbers are; what is one-hot stays as it is.
+BOTH = IMAGE | {"normalize_obs": True}
+KINDS: dict[Kind, dict[str, Any]] = {"numbers": NUMBERS, "choices": CHOICES, "image": IMAGE, "image+vector": BOTH}
 """What `small` is for each kind of observations: docs/small-tasks.md has the results behind it."""
 
-NUM_ENVS: dict[Kind, int] = {"numbers": 8, "choices": 32, "image": 32}
+NUM_ENVS: dict[Kind, int] = {"numbers": 8, "choices": 32, "image": 32, "image+vector": 32}
 """Fewer environments give more updates per step. `bonus_lr` of numbers is low enough for them."""
 
 FAMILIES: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {
     # A reward at every step that tells at once how good an action was.
-    "classic control": (("Pendulum-",), {"gamma_ext": 0.9}),
+    "classic control": (("Pendulum-",), {"bonus": "rnd", "gamma_ext": 0.9}),
     # Slippery: with a larger weight the entropy collapses at a third of the successes.
-    "toy text": (("FrozenLake",), {"ext_coef": 1.0}),
-    # Keys, doors and a ball: with RND the goal is never found within the budget.
-    "MiniGrid, hard": (("MiniGrid-KeyCorridor",), {"bonus": "noveld"}),
+    "toy text": (("FrozenLake",), {"bonus": "rnd", "ext_coef": 1.0}),
     # A landing is hundreds of steps away, and hovering must not become a habit.
-    "Box2D": (("LunarLander-",), {"gamma_ext": 0.999, "gae_lambda": 0.98, "entropy_coef": 0.01}),
+    "Box2D": (("LunarLander-",), {"bonus": "rnd", "gamma_ext": 0.999, "gae_lambda": 0.98, "entropy_coef": 0.01}),
 }
 """Tuned starting points for tasks of other people: a family's name to the beginnings of its ids and what it changes in
 `small` of choices. docs/environments.md has the measured results; a family without one does not belong here."""
@@ -78,12 +82,16 @@ def preset(game: str, kind: Kind = "numbers") -> Config:
     env_id = ATARI_GAMES.get(game, game)
     if env_id.startswith("ALE/"):
         return atari(env_id)
+    if env_id == "rnd/FourRooms":
+        return small(env_id, "numbers")
     if env_id.startswith("rnd/"):
         return builtin(env_id)
+    if env_id.startswith("craftax:"):
+        return craftax(env_id)
     for prefixes, fields in FAMILIES.values():
         if env_id.startswith(prefixes):
             return replace(small(env_id, "choices"), **fields)
-    return small(env_id, "choices" if is_minigrid(env_id) else kind)
+    return small(env_id, "choices" if is_minigrid(env_id) or env_id.startswith("navix:") else kind)
 
 
 def atari(env_id: str) -> Config:
@@ -104,6 +112,35 @@ def small(env_id: str, kind: Kind = "numbers") -> Config:
         bootstrap_truncated=True,
     )
     return replace(config, **KINDS[kind])
+
+
+def craftax(env_id: str) -> Config:
+    """The sizes and PPO's values of the Craftax paper's baselines (Craftax_Baselines, `ppo_rnd.py`). The predictor
+    learns from a quarter of the samples in each of four epochs where they give it one epoch of its own. The weight of
+    the bonus is not tuned: theirs counts advantages that are scaled in another way."""
+    width = open_options(PolicyOptions, {"width": 512})
+    assert isinstance(width, PolicyOptions)
+    return Config(
+        env=EnvConfig(id=env_id, num_envs=1024, frame_skip=1, sticky=0.0),
+        bonus_options=BonusOptions(features=512, hidden=256, keep=0.25, random_steps=128),
+        policy="mlp",
+        policy_options=width,
+        frames=100_000_000,
+        rollout_steps=64,
+        minibatches=8,
+        lr=2e-4,
+        bonus_lr=3e-4,
+        clip_range=0.2,
+        gamma_ext=0.99,
+        gae_lambda=0.8,
+        entropy_coef=0.01,
+        max_grad_norm=1.0,
+        normalize_adv=True,
+        ext_coef=1.0,
+        int_coef=0.1,
+        clip_reward=False,
+        bootstrap_truncated=True,
+    )
 
 
 def is_minigrid(env_id: str) -> bool:
@@ -131,7 +168,9 @@ def changes(config: Config, *roles: str) -> dict[str, Any]:
     Options that only a module of the user's own declares count as changed: their defaults are not known here.
     """
     # Nothing but images can have the first, and only numbers start with the second.
-    kind: Kind = "image" if config.policy == "cnn" else "numbers" if config.normalize_obs else "choices"
+    kind: Kind = "numbers" if config.normalize_obs else "choices"
+    if config.policy == "cnn":
+        kind = "image+vector" if config.normalize_obs else "image"
     default = preset(config.env.id, kind)
     start = replace(default, bonus=config.bonus, policy=config.policy)
     config, before = resolve(config, import_all=False), resolve(start, import_all=False).flat()

@@ -11,6 +11,8 @@ import torch
 from torch import Tensor, nn
 
 from rnd.distributed import SINGLE_PROCESS, Ranks, check_keys, reshard_rows
+from rnd.envs.packed import split
+from rnd.envs.spec import ObservationSpec
 
 START_COUNT = 1e-4
 MIN_VARIANCE = 1e-12
@@ -125,6 +127,28 @@ class Whitener(nn.Module):
         return (obs.float() - mean).div_(std).clamp_(-self.clip, self.clip)
 
 
+class MixedWhitener(Whitener):
+    """The same for images and a vector in one row of bytes: a row of floats, whitened per pixel and per component."""
+
+    def __init__(self, observation: ObservationSpec, clip: float):
+        super().__init__((observation.pixels + observation.vector_size,), clip)
+        self.pixels = observation.pixels
+
+    def update(self, obs: Tensor, ranks: Ranks = SINGLE_PROCESS) -> None:
+        image, vector = (batch_moments(part) for part in split(obs.reshape(-1, obs.shape[-1]), self.pixels))
+        mean, var = (torch.cat([x, y]) for x, y in zip(image[:2], vector[:2], strict=True))
+        self.moments.merge(*ranks.all_moments(mean, var, image[2]))
+
+    def forward(self, obs: Tensor) -> Tensor:
+        image, vector = split(obs, self.pixels)
+        whitened: Tensor = super().forward(torch.cat([image.float(), vector], dim=-1))
+        return whitened
+
+
+def make_whitener(observation: ObservationSpec, clip: float) -> Whitener:
+    return MixedWhitener(observation, clip) if observation.kind == "mixed" else Whitener(observation.shape, clip)
+
+
 class ReturnScaler(nn.Module):
     """Divides rewards by the running std of their discounted sum.
 
@@ -203,6 +227,8 @@ class ReturnScaler(nn.Module):
 
 def discounted_sums(rewards_TN: Tensor, carry_N: Tensor, gamma: float) -> Tensor:
     """R_t = gamma R_{t-1} + r_t forward in time, as products with a lower triangular matrix."""
+    if len(rewards_TN) == 1:
+        return rewards_TN + gamma * carry_N
     steps = torch.arange(STEPS_PER_PRODUCT, device=rewards_TN.device, dtype=rewards_TN.dtype)[: len(rewards_TN)]
     lag_TT = steps[:, None] - steps[None, :]
     weight_TT = torch.where(lag_TT >= 0, gamma ** lag_TT.clamp_min(0), 0.0)

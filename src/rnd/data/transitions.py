@@ -20,6 +20,8 @@ from rnd.envs.interface import Episode
 CHUNK = {"cpu": 512, "cuda": 65_536}
 """Transitions whose bonus is computed in one call: bounds the memory of the networks' activations. On a CPU large ones
 would come as fresh pages from the system in every call."""
+IMAGE_CHUNK = 128
+"""The same for images on a CPU: what their convolutions compute stays in its cache."""
 
 
 @dataclass(frozen=True)
@@ -146,13 +148,14 @@ class Rollout:
 def in_chunks(function: Callable[[Transitions], Tensor], transitions: Transitions) -> Tensor:
     """`function` over a rollout, a few steps at a time."""
     steps, envs = transitions.actions.shape[:2]
-    size = steps_per_chunk(transitions.frames.device, envs)
+    size = steps_per_chunk(transitions.frames, envs)
     return torch.cat([function(transitions.steps(t, min(t + size, steps))) for t in range(0, steps, size)])
 
 
-def steps_per_chunk(device: torch.device, envs: int) -> int:
+def steps_per_chunk(frames_TNX: Tensor, envs: int) -> int:
     """Steps of a rollout that are scored together."""
-    return max(1, CHUNK[device.type] // envs)
+    cpu_images = frames_TNX.device.type == "cpu" and frames_TNX.dtype == torch.uint8
+    return max(1, (IMAGE_CHUNK if cpu_images else CHUNK[frames_TNX.device.type]) // envs)
 
 
 def next_age(age_N: Tensor, first_N: Tensor, stack: int) -> Tensor:

@@ -14,8 +14,7 @@ import cv2
 import numpy as np
 
 from rnd.envs import native
-from rnd.envs.observations import SCREEN
-from rnd.envs.spec import ActionSpec, Arrays, Env, EnvSpec, ObservationSpec
+from rnd.envs.spec import SCREEN, ActionSpec, Arrays, Env, EnvSpec, ObservationSpec
 from rnd.envs.splitmix import SplitMix64
 from rnd.foundation.errors import RunError, UserError
 

@@ -10,13 +10,13 @@ from contextlib import closing, suppress
 from functools import partial
 from typing import Any
 
-from rnd.config import Config
+from rnd.config import Config, Reads
 from rnd.config.components import import_module
 from rnd.config.presets import ATARI_GAMES, Kind, is_minigrid
 from rnd.envs import builtin
 from rnd.envs.observations import make_encoder
 from rnd.envs.process_io import user_code
-from rnd.envs.spec import Env
+from rnd.envs.spec import Env, ObservationSpec
 from rnd.envs.splitmix import environment_seed
 from rnd.foundation.errors import UserError, nearest
 
@@ -41,26 +41,30 @@ def make_env(config: Config, i: int) -> Env:
     from rnd.envs.gym_env import GymEnv
 
     factory = partial(call_factory, gym_factory(env.id), env.id, env.num_envs)
-    return GymEnv(factory, env.id, seed, flattens(config))
+    return GymEnv(factory, env.id, seed, reads(config))
 
 
-def flattens(config: Config) -> bool:
-    """Whether images are read as vectors: where the policy was named that reads nothing else."""
-    return config.policy == "mlp"
+def reads(config: Config) -> Reads:
+    """What of observations with images is read: everything as a vector where the policy reads nothing else."""
+    return "vector" if config.policy == "mlp" else config.env.reads
 
 
-def kind_of(game: str, flatten: bool = False) -> Kind:
-    """What the networks will get from a game. Makes one environment where its name does not say so. `flatten`: images
-    are read as vectors."""
+def kind_of(game: str, reads: Reads = "all") -> Kind:
+    """What the networks will get from a game. Makes one environment where its name does not say so. `reads`: what of
+    observations with images."""
     if game in ATARI_GAMES or game.startswith("ALE/"):
         return "image"
-    if game.startswith("rnd/") or is_minigrid(game):
+    if game.startswith(("rnd/", "navix:", "craftax:")) or is_minigrid(game):
         return "choices"
     with closing(call_factory(gym_factory(game), game, num_envs=1)) as env:
         space = getattr(env, "single_observation_space", env.observation_space)
-        observation = make_encoder(space, game, flatten)[0]
-    if observation.kind == "image":
-        return "image"
+        return kind_of_observation(make_encoder(space, game, reads)[0])
+
+
+def kind_of_observation(observation: ObservationSpec) -> Kind:
+    """Which kind of the presets the networks read."""
+    if observation.kind != "vector":
+        return "image+vector" if observation.vector_size else "image"
     return "choices" if observation.one_hot and all(observation.one_hot) else "numbers"
 
 
@@ -131,7 +135,7 @@ def gym_factory(env_id: str) -> Callable[..., Any]:
     return factory
 
 
-JAX_SUITES = ("gymnax", "craftax", "navix")
+JAX_SUITES = ("gymnax", "craftax", "navix", "brax")
 """What stands before the colon in ids of environments written in JAX."""
 
 PACKAGES = {
@@ -141,6 +145,8 @@ PACKAGES = {
     ("procgen",): ("procgen", "procgen"),
     ("Vizdoom",): ("vizdoom.gymnasium_wrapper", "vizdoom"),
     ("highway-",): ("highway_env", "highway-env"),
+    ("NetHack",): ("nle", "nle"),
+    ("MiniHack-",): ("minihack", "minihack"),
 }
 """First letters of ids that another package registers: its module, and what to install."""
 

@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 
+from rnd.config import Reads
 from rnd.config.presets import is_minigrid
 from rnd.envs.observations import SUPPORTED, WrongObservationError, is_composite, make_encoder, subspaces
 from rnd.envs.process_io import FAULTS
@@ -37,15 +38,15 @@ TRIAL_STEPS, TRIAL_SECONDS = 32, 1.0
 class GymEnv(Env):
     """One Gymnasium environment with same-step reset."""
 
-    def __init__(self, factory: Callable[[], Any], env_id: str, seed: int, flatten: bool = False):
-        """`flatten`: images are read as vectors."""
+    def __init__(self, factory: Callable[[], Any], env_id: str, seed: int, reads: Reads = "all"):
+        """`reads`: what of observations with images."""
         self.factory, self.env = factory, factory()
-        self.env_id, self.flatten = env_id, flatten
+        self.env_id, self.reads = env_id, reads
         parameters = inspect.signature(self.env.reset).parameters.values()
         if not any(p.name == "seed" or p.kind is p.VAR_KEYWORD for p in parameters):
             raise old_gym(env_id, "its reset takes no seed")
         self.seed, self.episode = seed, 0
-        observation, self.encode = make_encoder(self.env.observation_space, env_id, flatten)
+        observation, self.encode = make_encoder(self.env.observation_space, env_id, reads)
         self.to_gym = ActionTranslator(self.env.action_space, env_id)
         grid = is_minigrid(env_id)
         self.spec = EnvSpec(
@@ -127,7 +128,7 @@ class GymEnv(Env):
     def repeats(self) -> bool:
         """Plays the same actions twice from the same seed, in an environment that is closed after it."""
         try:
-            with closing(GymEnv(self.factory, self.env_id, self.seed, self.flatten)) as other:
+            with closing(GymEnv(self.factory, self.env_id, self.seed, self.reads)) as other:
                 first, second = other._trial(), other._trial()
                 return all(a == b for a, b in zip(first, second, strict=False))
         except FAULTS:  # the run itself will meet it, and reports where

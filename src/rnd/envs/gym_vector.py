@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from rnd.config import Reads
 from rnd.envs.gym_env import ActionTranslator, is_sparse
 from rnd.envs.interface import Buffers, Rows, VectorEnv
 from rnd.envs.observations import WrongObservationError, make_encoder
@@ -33,7 +34,7 @@ class GymVectorEnvs(VectorEnv):
     Such an environment cannot be saved: on resuming, unfinished episodes end as at a time limit, and new ones start.
     """
 
-    def __init__(self, vector: Any, env_id: str, num_envs: int, seed: int, first: int = 0, flatten: bool = False):
+    def __init__(self, vector: Any, env_id: str, num_envs: int, seed: int, first: int = 0, reads: Reads = "all"):
         if vector.num_envs != num_envs:
             raise UserError(
                 f"{env_id} made {vector.num_envs} environments, not {num_envs}; nearest: --env.num-envs "
@@ -41,7 +42,7 @@ class GymVectorEnvs(VectorEnv):
             )
         self.vector, self.mode = vector, autoreset_mode(vector)
         self.seed, self.first, self.loads = seed, first, 0
-        observation, self.encode = make_encoder(vector.single_observation_space, env_id, flatten)
+        observation, self.encode = make_encoder(vector.single_observation_space, env_id, reads)
         self.to_gym = ActionTranslator(vector.single_action_space, env_id)
         spec = EnvSpec(
             id=env_id,

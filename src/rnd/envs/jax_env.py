@@ -1,4 +1,4 @@
-"""Environments written in JAX, on the device of the run: `gymnax:ID`, `craftax:ID`, `navix:ID`.
+"""Environments written in JAX, on the device of the run: `gymnax:ID`, `craftax:ID`, `navix:ID`, `brax:NAME`.
 
 Legend: N copies, R new starts per step.
 
@@ -8,6 +8,7 @@ each side waits for the other's stream, and the host for neither.
 
 from __future__ import annotations
 
+import functools
 import importlib
 import os
 from collections.abc import Callable
@@ -19,12 +20,16 @@ from gymnasium import spaces
 from torch import Tensor
 from torch.utils.dlpack import from_dlpack
 
+from rnd.envs.observations import MINIGRID_CELL
 from rnd.envs.tensor_env import TensorEnv, TensorStep
 from rnd.foundation.errors import UserError, nearest
 
 RESETS = {"craftax": 16}
 """In Craftax a new world takes longer than a step: N / 16 new ones are made per step. More than that many copies that
 end at once share them."""
+
+BRAX_LIMIT = 1000
+"""Steps of an episode, as in Brax's own training."""
 
 Tree = Any
 """Nested containers of JAX arrays."""
@@ -39,6 +44,10 @@ class Suite(NamedTuple):
     """Observation, state, reward, terminated, truncated; from a key, the state and the action. No reset."""
     observation_space: Any
     action_space: Any
+    truncates: bool = True
+    """Time limits are told from terminations. Else no final observations are kept."""
+    cell: tuple[int, ...] = ()
+    """The last axis of observations are choices: how many of each."""
 
 
 def make_jax_env(env_id: str, num_envs: int = 1, device: Any = "cpu") -> JaxEnv:
@@ -51,7 +60,7 @@ def make_jax_env(env_id: str, num_envs: int = 1, device: Any = "cpu") -> JaxEnv:
     except ImportError as error:
         packages = f"jax {suite}" if error.name == "jax" else suite
         raise UserError(f"{env_id} cannot be made ({error}): pip install {packages}") from error
-    make = {"gymnax": gymnax_suite, "craftax": craftax_suite, "navix": navix_suite}[suite]
+    make = {"gymnax": gymnax_suite, "craftax": craftax_suite, "navix": navix_suite, "brax": brax_suite}[suite]
     return JaxEnv(make(package, name), num_envs, torch.device(device), RESETS.get(suite, 1))
 
 
@@ -77,14 +86,15 @@ def functional_suite(env: Any, params: Any) -> Suite:
     termination, as it does in Craftax."""
     from jax import numpy as jnp
 
+    limit = getattr(env, "is_truncated", None)
+
     def step(key: Any, state: Tree, action: Any) -> tuple[Any, Tree, Any, Any, Any]:
         obs, state, reward, terminated, _ = env.step_env(key, state, action, params)
-        limit = getattr(env, "is_truncated", None)
         truncated = limit(state, params) if limit else jnp.zeros_like(terminated)
         return obs, state, reward, terminated, truncated
 
     spaces_of = env.observation_space(params), env.action_space(params)
-    return Suite(lambda key: env.reset_env(key, params), step, *spaces_of)
+    return Suite(lambda key: env.reset_env(key, params), step, *spaces_of, truncates=limit is not None)
 
 
 def navix_suite(package: Any, name: str) -> Suite:
@@ -101,11 +111,35 @@ def navix_suite(package: Any, name: str) -> Suite:
         state = env._step(state, action)  # its `step` resets in the step after the end
         return state.observation, state, state.reward, state.is_termination(), state.is_truncation()
 
-    return Suite(reset, step, env.observation_space, env.action_space)
+    space = env.observation_space
+    symbolic = len(space.shape) == 3 and space.shape[-1] == len(MINIGRID_CELL)
+    return Suite(reset, step, space, env.action_space, cell=MINIGRID_CELL if symbolic else ())
+
+
+def brax_suite(package: Any, name: str) -> Suite:
+    """Brax (Freeman et al. 2021): continuous actions between -1 and 1, and a time limit that its wrapper would set."""
+    from jax import numpy as jnp
+
+    makers = importlib.import_module("brax.envs")
+    if name not in makers._envs:
+        raise UserError(f"brax has no environment {name}; {nearest(name, makers._envs)}")
+    env = makers.get_environment(name)
+
+    def reset(key: Any) -> tuple[Any, Tree]:
+        state = env.reset(key)
+        return state.obs, (jnp.int32(0), state)
+
+    def step(key: Any, state: Tree, action: Any) -> tuple[Any, Tree, Any, Any, Any]:
+        time, now = state
+        now, time = env.step(now, action), time + 1
+        return now.obs, (time, now), now.reward, now.done > 0, time >= BRAX_LIMIT
+
+    boxes = spaces.Box(-np.inf, np.inf, (int(env.observation_size),)), spaces.Box(-1, 1, (int(env.action_size),))
+    return Suite(reset, step, *boxes)
 
 
 class JaxEnv(TensorEnv):
-    """N copies of a `Suite`. Images are read as vectors, and a single choice one-hot."""
+    """N copies of a `Suite`. Images are read as vectors; a single choice, and the cells of NAVIX's grids, one-hot."""
 
     def __init__(self, suite: Suite, num_envs: int, device: torch.device, resets: int = 1):
         import jax
@@ -120,32 +154,38 @@ class JaxEnv(TensorEnv):
         shape = tuple(suite.observation_space.shape)
         self.choices = int(suite.observation_space.n) if name == "Discrete" and shape == () else 0
         size = self.choices or int(np.prod(shape))
+        if suite.cell:
+            size = size // len(suite.cell) * sum(suite.cell)
         self.observation_space = spaces.Box(-np.inf, np.inf, (size,), np.float32)
         self.action_space = gym_space(suite.action_space)
-        self._reset = jax.jit(self._start)
+        # On a fixed device: what starts elsewhere, or anywhere, would make the first step compile once more.
+        self._reset = jax.jit(self._start, out_shardings=jax.sharding.SingleDeviceSharding(self.jax_device))
         self._step = jax.jit(self._advance)
-        with jax.default_device(self.jax_device):
-            self.state: Tree = self._reset(self._key(0))[1]
+        self.state: Tree = None
 
     def reset(self, seed: int) -> Tensor:
-        with self.jax.default_device(self.jax_device):
-            obs, self.state = self._reset(self._key(seed))
+        obs, self.state = self._reset(self._key(seed))
         return from_dlpack(obs)
 
     def step(self, actions: Tensor) -> TensorStep:
         # a new tensor: the trainer writes the next actions into this one's memory
         given = actions.to(torch.int32) if not actions.is_floating_point() else actions.clone()
         self.state, *out = self._step(self.state, self.jax.dlpack.from_dlpack(given))
-        obs, final, reward, terminated, truncated = (from_dlpack(x) for x in out)
+        obs, reward, terminated, *limits = (from_dlpack(x) for x in out)
+        if not limits:
+            return TensorStep(obs, reward, terminated.bool())
+        truncated, final = limits
         return TensorStep(obs, reward, terminated.bool(), truncated.bool(), final)
 
     def state_dict(self) -> dict[str, Tensor]:
         """The leaves of the state, in JAX's order; unsigned integers as the signed ones of the same bits."""
+        if self.state is None:
+            self.reset(0)
         leaves = [np.asarray(leaf) for leaf in self.jax.tree.leaves(self._plain(self.state))]
         return {f"{i}": torch.from_numpy(np.array(signed(leaf))) for i, leaf in enumerate(leaves)}
 
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
-        leaves, tree = self.jax.tree.flatten(self._plain(self.state))
+        leaves, tree = self.jax.tree.flatten(self.jax.eval_shape(self._plain, self._types))
         if len(leaves) != len(state) or any(x.shape != tuple(state[f"{i}"].shape) for i, x in enumerate(leaves)):
             raise ValueError("the saved state is that of another environment, or of another version of it")
         saved = [state[f"{i}"].cpu().numpy().view(leaf.dtype) for i, leaf in enumerate(leaves)]
@@ -155,12 +195,26 @@ class JaxEnv(TensorEnv):
     # --- pure functions of JAX ---------------------------------------------------------------------
 
     def _start(self, key: Any) -> tuple[Any, Tree]:
+        obs, state = self._new_episodes(key)
+        return self._vector(obs), self.jax.tree.map(self._as_type, state, self._types)
+
+    def _new_episodes(self, key: Any) -> tuple[Any, Tree]:
         keys = self.jax.random.split(key, self.num_envs + 1)
         obs, state = self.jax.vmap(self.suite.reset)(keys[1:])
-        return self._vector(obs), (keys[0], state)
+        return obs, (keys[0], state)
 
-    def _advance(self, state: Tree, actions: Any) -> tuple[Tree, Any, Any, Any, Any, Any]:
-        """All copies one step on; those that end continue with a new start."""
+    @functools.cached_property
+    def _types(self) -> Tree:
+        """Shapes and types of the state after a step. Some environments start from other types than they step to."""
+        state = self.jax.eval_shape(self._new_episodes, self._key(0))[1]
+        space = self.action_space
+        kind = np.int32 if isinstance(space, spaces.Discrete) else np.float32
+        actions = self.jax.ShapeDtypeStruct((self.num_envs, *(space.shape or ())), kind)
+        return self.jax.eval_shape(self._advance, state, actions)[0]
+
+    def _advance(self, state: Tree, actions: Any) -> tuple[Tree, Any, Any, Any] | tuple[Tree, Any, Any, Any, Any, Any]:
+        """All copies one step on; those that end continue with a new start. State, observation, reward, terminated, and
+        where there are time limits, truncated and the final observation."""
         jax, jnp = self.jax, self.jax.numpy
         key, own = state
         key, stepping, starting = jax.random.split(key, 3)
@@ -171,23 +225,31 @@ class JaxEnv(TensorEnv):
         which = jnp.maximum(jnp.cumsum(ended) - 1, 0) % self.starts  # the k-th copy that ends takes start k
 
         def chosen(fresh: Any, old: Any) -> Any:
-            fresh = fresh if fresh.dtype == old.dtype else fresh.astype(old.dtype)
+            fresh = self._as_type(fresh, old)
             return jnp.where(ended.reshape(-1, *(1,) * (old.ndim - 1)), fresh[which], old)
 
         final = self._vector(obs)
-        ends = terminated.astype(jnp.uint8), truncated.astype(jnp.uint8)
-        state = key, jax.tree.map(chosen, new, own)
-        return state, chosen(self._vector(new_obs), final), final, reward.astype(jnp.float32), *ends
+        own = jax.tree.map(chosen, new, own)
+        state = key, jax.tree.map(self._as_type, own, own)
+        told = state, chosen(self._vector(new_obs), final), reward.astype(jnp.float32), terminated.astype(jnp.uint8)
+        return (*told, truncated.astype(jnp.uint8), final) if self.suite.truncates else told
 
     def _vector(self, obs: Any) -> Any:
         """[B, X] float32."""
         if self.choices:
             obs = self.jax.nn.one_hot(obs, self.choices)
+        if self.suite.cell:
+            parts = [self.jax.nn.one_hot(obs[..., i], count) for i, count in enumerate(self.suite.cell)]
+            obs = self.jax.numpy.concatenate(parts, axis=-1)
         return obs.reshape(len(obs), -1).astype(self.jax.numpy.float32)
 
     def _key(self, seed: int) -> Any:
         """Both halves of a seed of 63 bits count."""
         return self.jax.random.fold_in(self.jax.random.PRNGKey(seed & 0xFFFFFFFF), seed >> 32)
+
+    def _as_type(self, leaf: Any, like: Any) -> Any:
+        """Of exactly the type of `like`: numbers whose type JAX may still widen would be compiled for once more."""
+        return leaf if self._is_key(leaf) else self.jax.lax.convert_element_type(leaf, like.dtype)
 
     def _is_key(self, leaf: Any) -> bool:
         return bool(self.jax.dtypes.issubdtype(leaf.dtype, self.jax.dtypes.prng_key))
@@ -197,9 +259,9 @@ class JaxEnv(TensorEnv):
         return self.jax.tree.map(lambda x: self.jax.random.key_data(x) if self._is_key(x) else x, tree)
 
     def _with_keys(self, plain: Tree) -> Tree:
-        """The inverse of `_plain`, in the types of the current state."""
+        """The inverse of `_plain`."""
         wrap = self.jax.random.wrap_key_data
-        return self.jax.tree.map(lambda old, x: wrap(x) if self._is_key(old) else x, self.state, plain)
+        return self.jax.tree.map(lambda kind, x: wrap(x) if self._is_key(kind) else x, self._types, plain)
 
 
 def jax_device(device: torch.device) -> Any:

@@ -1,23 +1,24 @@
-"""From the observations of Gymnasium environments to those that the networks read: images or vectors.
+"""From the observations of Gymnasium environments to those that the networks read: images, vectors, or both.
 
-Images become 84x84 grey frames as in Atari, whatever their layout and numbers are; of a dictionary or tuple that
-has one, nothing else is read. Everything else becomes one float vector: discrete values and the cells of MiniGrid's
-symbolic view one-hot, texts left out, dictionaries and tuples concatenated.
+Images become 84x84 grey frames as in Atari, whatever their layout and numbers are; several are channels of one. What is
+no image becomes one float vector: discrete values and the cells of MiniGrid's symbolic view one-hot, texts left out,
+dictionaries and tuples concatenated. An observation that has both is one row of bytes (`rnd.envs.spec`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from operator import index
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from rnd.config.config import Reads
 from rnd.config.presets import is_minigrid
-from rnd.envs.spec import ObservationSpec
+from rnd.envs.spec import SCREEN, ObservationSpec, vector_of
+from rnd.envs.splitmix import mix
 from rnd.foundation.errors import RunError, UserError
 
-SCREEN = 84
 LAYOUTS = ("HW", "HWC", "CHW", "SHWC", "SCHW", "HWCS")
 """Axes of an image: stacked frames (S, the newest last), height, width, channels."""
 MIN_SIDE, MIN_ICON = 36, 8
@@ -30,6 +31,13 @@ LONG_VECTOR = 4096
 MINIGRID_CELL = (11, 6, 4)
 """Kinds of objects, colours, and states (of doors, or directions) of a cell."""
 
+GLYPHS, GLYPH_FRAMES = "glyphs", 4
+"""The layout of a grid of NetHack's glyphs, and the random bytes of each."""
+GLYPH_COPIES = ("chars", "colors", "specials", "screen_descriptions", "tty_chars", "tty_colors", "tty_cursor")
+NETHACK_TEXTS = ("message", "inv_strs")
+"""Entries that are not read where glyphs are, nor MiniHack's crops of them: they tell the same in another form, or are
+texts."""
+
 SUPPORTED = "Box, Discrete, MultiDiscrete, MultiBinary, Dict and Tuple"
 """Spaces of observations and actions; of observations Text too, which is left out."""
 
@@ -37,37 +45,107 @@ Encoder = Callable[[Any, np.ndarray], None]
 """Writes an observation, or one entry, into an array. Raises WrongObservationError where it is not of its space."""
 
 
+Path = tuple[Any, ...]
+"""Names and positions that lead to an entry of an observation."""
+
+
 class WrongObservationError(RunError):
     """An observation outside its space. The caller adds the environment and the step to the message."""
 
 
-def make_encoder(space: Any, env_id: str, flatten: bool = False) -> tuple[ObservationSpec, Encoder]:
-    """The spec and the encoder of a Gymnasium observation space. `flatten`: images are read as vectors too."""
-    leaves = dict(leaves_of(space))
-    grid = is_minigrid(env_id) or any(type(leaf).__name__ == "MissionSpace" for leaf in leaves.values())
-    layouts = {path: layout_of(leaf, grid) for path, leaf in leaves.items()}
-    for path, layout in layouts.items():
-        if layout and not flatten:
-            dropped = [name_of(p) for p, leaf in leaves.items() if p != path and not is_text(leaf)]
-            notes = [f"{env_id}: the networks see its image {name_of(path)}, not {', '.join(dropped)}"] * bool(dropped)
-            return image_part(leaves[path], layout, path, (*notes, *stack_note(leaves[path], layout, env_id)))
-    low, high, one_hot, write = vector_encoder(space, env_id)
-    if not len(low):
+def make_encoder(space: Any, env_id: str, reads: Reads = "all") -> tuple[ObservationSpec, Encoder]:
+    """The spec and the encoder of a Gymnasium observation space."""
+    parts = parts_of(space, env_id, reads)
+    images = [image_encoder(leaf, path, parts.layouts[path]) for path, leaf in parts.images.items()]
+    low, high, one_hot, write = concatenated({p: vector_encoder(leaf, env_id) for p, leaf in parts.vector.items()})
+    if not images and not len(low):
         raise UserError(f"{env_id} has no observation that a network can read; its observation space is {space}")
+    notes = (*unread_notes(parts, env_id), *image_notes(parts, env_id), *long_note(len(low), space, env_id))
+    frames = sum(image.frames for image in images)
+    if frames == 1 and not len(low):
+        return ObservationSpec("image", (SCREEN, SCREEN), notes=notes), lambda obs, out: images[0].write(obs, out[None])
     bounds = (tuple(low.tolist()), tuple(high.tolist())) if np.isfinite([low, high]).any() else ((), ())
-    advice = "if it is an image, declare a Box(0, 255, (H, W, 3), uint8); if not, shorten it with a wrapper"
-    if any(layouts.values()):
-        advice = "without --policy mlp it is read as an image"
-    long = [f"{env_id}: an observation of {len(low):,} numbers makes a large, slow network; {advice}"]
-    texts = [name_of(path) for path, leaf in leaves.items() if type(leaf).__name__ == "Text"]
-    unread = [f"{env_id}: the networks do not see its text {', '.join(texts)}"] * bool(texts)
     choices = tuple(one_hot.tolist()) if one_hot.any() else ()
-    unread += long * (len(low) > LONG_VECTOR)
-    return ObservationSpec("vector", (len(low),), *bounds, choices, tuple(unread)), write
+    if not images:
+        return ObservationSpec("vector", (len(low),), *bounds, choices, notes), write
+    size = frames * SCREEN * SCREEN + len(low) * np.dtype(np.float32).itemsize
+    return ObservationSpec("mixed", (size,), *bounds, choices, notes, frames), mixed_writer(images, write)
 
 
-Path = tuple[Any, ...]
-"""Names and positions that lead to an entry of an observation."""
+def mixed_writer(images: list[ImageEncoder], write_vector: Encoder) -> Encoder:
+    """Writes images and a vector to one row of bytes."""
+    ends = np.cumsum([image.frames for image in images]).tolist()
+    pixels = ends[-1] * SCREEN * SCREEN
+
+    def write(obs: Any, out: np.ndarray) -> None:
+        frames, numbers = out[:pixels].reshape(-1, SCREEN, SCREEN), vector_of(out, pixels)
+        for image, end in zip(images, ends, strict=True):
+            image.write(obs, frames[end - image.frames : end])
+        write_vector(obs, numbers)
+        numbers += 0.0  # the two zeros have the same bytes: they are one observation to counts and first visits
+
+    return write
+
+
+class Parts(NamedTuple):
+    """What of an observation is read as images, what as a vector, and what is not read."""
+
+    images: dict[Path, Any]
+    layouts: dict[Path, str]
+    """The axes of every image; GLYPHS for a grid of NetHack's glyphs."""
+    vector: dict[Path, Any]
+    dropped: list[Path]
+    """Entries beside an image that is read alone, and those of NetHack that are not read beside glyphs."""
+    texts: list[Path]
+    """Texts; MiniGrid's mission, a space of its own, is none of them."""
+
+
+def parts_of(space: Any, env_id: str, reads: Reads = "all") -> Parts:
+    """Take a space apart. The order is that of the space."""
+    entries = dict(leaves_of(space))
+    leaves = {path: leaf for path, leaf in entries.items() if not is_text(leaf)}
+    kinds = {path: type(leaf).__name__ for path, leaf in entries.items()}
+    grid = is_minigrid(env_id) or "MissionSpace" in kinds.values()
+    layouts = {path: layout for path, leaf in leaves.items() if (layout := layout_of(leaf, grid))}
+    nethack = {path: GLYPHS for path, leaf in leaves.items() if is_glyphs(path, leaf)}
+    dropped: list[Path] = []
+    if reads == "all" and nethack:
+        names = {path: str(path[-1]).removesuffix("_crop") for path in leaves}
+        dropped = [path for path, name in names.items() if name in GLYPH_COPIES + NETHACK_TEXTS]
+        layouts = {path: layout for path, layout in (layouts | nethack).items() if path not in dropped}
+    if reads == "vector":
+        layouts = {}
+    elif reads == "image" and layouts:
+        first = next(iter(layouts))
+        layouts, dropped = {first: layouts[first]}, [path for path in leaves if path != first]
+    images = {path: leaf for path, leaf in leaves.items() if path in layouts}
+    vector = {path: leaf for path, leaf in leaves.items() if path not in images and path not in dropped}
+    return Parts(images, layouts, vector, dropped, [path for path, kind in kinds.items() if kind == "Text"])
+
+
+def unread_notes(parts: Parts, env_id: str) -> list[str]:
+    notes = [f"{env_id}: the networks do not see its text {names_of(parts.texts)}"] * bool(parts.texts)
+    if parts.dropped and GLYPHS in parts.layouts.values():
+        notes.append(f"{env_id}: the networks do not see its {names_of(parts.dropped)}: texts, or what glyphs tell too")
+    elif parts.dropped:
+        notes.append(f"{env_id}: the networks see its image {names_of(parts.images)}, not {names_of(parts.dropped)}")
+    return notes
+
+
+def image_notes(parts: Parts, env_id: str) -> list[str]:
+    notes = [note for path, leaf in parts.images.items() for note in stack_note(leaf, parts.layouts[path], env_id)]
+    if len(parts.images) > 1:
+        notes.insert(0, f"{env_id}: its images {names_of(parts.images)} are channels of one, {SCREEN}x{SCREEN} each")
+    return notes
+
+
+def long_note(size: int, space: Any, env_id: str) -> list[str]:
+    if size <= LONG_VECTOR:
+        return []
+    advice = "if it is an image, declare a Box(0, 255, (H, W, 3), uint8); if not, shorten it with a wrapper"
+    if parts_of(space, env_id).images:
+        advice = "without --policy mlp it is read as an image"
+    return [f"{env_id}: an observation of {size:,} numbers makes a large, slow network; {advice}"]
 
 
 def leaves_of(space: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
@@ -90,8 +168,8 @@ def subspaces(space: Any) -> list[tuple[Any, Any]]:
     return [*(space.spaces.items() if isinstance(space.spaces, Mapping) else enumerate(space.spaces))]
 
 
-def name_of(path: Path) -> str:
-    return ".".join(map(str, path))
+def names_of(paths: Iterable[Path]) -> str:
+    return ", ".join(".".join(map(str, path)) for path in paths)
 
 
 def is_text(space: Any) -> bool:
@@ -133,13 +211,24 @@ def channels_per_frame(layout: str, channels: int) -> int:
 
 
 def stack_note(space: Any, layout: str, env_id: str) -> tuple[str, ...]:
+    if layout == GLYPHS:
+        return ()
     size: dict[str, int] = dict(zip(layout, space.shape, strict=True))
     frames = size.get("S", size.get("C", 1) // channels_per_frame(layout, size.get("C", 1)))
     return (f"{env_id}: of its {frames} stacked frames the newest is read; rnd stacks frames itself",) * (frames > 1)
 
 
-def image_part(space: Any, layout: str, path: Path, notes: tuple[str, ...]) -> tuple[ObservationSpec, Encoder]:
-    """The newest frame of an image, grey, 84x84, area interpolation."""
+class ImageEncoder(NamedTuple):
+    """Writes an entry of an observation as frames of 84x84: one, or several that are one image's channels."""
+
+    frames: int
+    write: Encoder
+
+
+def image_encoder(space: Any, path: Path, layout: str) -> ImageEncoder:
+    """The newest frame of an image, grey, 84x84, area interpolation; or a grid of glyphs."""
+    if layout == GLYPHS:
+        return glyph_encoder(space, path)
     import cv2
 
     shape, (low, high) = space.shape, bounds_of(space)
@@ -158,9 +247,34 @@ def image_part(space: Any, layout: str, path: Path, notes: tuple[str, ...]) -> t
         frame = np.ascontiguousarray(frame)
         if frame.ndim == 3:
             frame = frame[..., 0] if channels == 1 else cv2.cvtColor(frame, cv2.COLOR_RGB2GRAY)
-        cv2.resize(frame, (SCREEN, SCREEN), dst=out, interpolation=cv2.INTER_AREA)
+        cv2.resize(frame, (SCREEN, SCREEN), dst=out[0], interpolation=cv2.INTER_AREA)
 
-    return ObservationSpec("image", (SCREEN, SCREEN), notes=notes), write
+    return ImageEncoder(1, write)
+
+
+def is_glyphs(path: Path, space: Any) -> bool:
+    """Whether an entry is a grid of NetHack's glyphs: `glyphs`, or MiniHack's `glyphs_crop`."""
+    named = bool(path) and str(path[-1]).startswith("glyphs") and type(space).__name__ == "Box"
+    return named and space.dtype.kind in "iu" and len(space.shape) == 2 and max(space.shape) <= SCREEN
+
+
+def glyph_encoder(space: Any, path: Path) -> ImageEncoder:
+    """Glyphs are names, not quantities: each has random bytes of its own, the same in every run. Cells are enlarged by
+    whole numbers, so that none is blurred, and what is left of the image is 0."""
+    largest = int(space.high.max())
+    hashes = np.array([mix(glyph + 1) for glyph in range(largest + 1)], "<u8")
+    colours = np.ascontiguousarray(hashes.view(np.uint8).reshape(-1, 8)[:, :GLYPH_FRAMES].T)
+    height, width = (SCREEN // side for side in space.shape)
+
+    def write(obs: Any, out: np.ndarray) -> None:
+        glyphs = checked(value_at(obs, path), space.shape, "iu")
+        if glyphs.min() < 0 or glyphs.max() > largest:
+            raise WrongObservationError("its observation has integers outside its space")
+        cells = colours[:, glyphs].repeat(height, axis=1).repeat(width, axis=2)
+        out[:] = 0
+        out[:, : cells.shape[1], : cells.shape[2]] = cells
+
+    return ImageEncoder(GLYPH_FRAMES, write)
 
 
 def to_bytes(frame: np.ndarray, low: float, high: float) -> np.ndarray:
@@ -204,10 +318,8 @@ class VectorEncoder(NamedTuple):
 
 
 def vector_encoder(space: Any, env_id: str) -> VectorEncoder:
-    """A space as a vector; a composite space consists of subspaces."""
+    """A space that is no dictionary or tuple as a vector."""
     kind = type(space).__name__
-    if is_composite(space) or is_text(space):
-        return concatenated({name: vector_encoder(subspace, env_id) for name, subspace in subspaces(space)})
     if kind == "Discrete":
         return discrete(int(space.n), int(space.start))
     if kind == "MultiDiscrete":
@@ -275,21 +387,23 @@ def unbounded(size: int) -> tuple[np.ndarray, np.ndarray]:
     return np.full(size, -np.inf), np.full(size, np.inf)
 
 
-def concatenated(encoders: dict[Any, VectorEncoder]) -> VectorEncoder:
-    """Encoders by name or position, one after the other."""
+def concatenated(encoders: dict[Path, VectorEncoder]) -> VectorEncoder:
+    """Encoders of entries, one after the other."""
+    if set(encoders) == {()}:
+        return encoders[()]
     none = np.zeros(0)
     low = np.concatenate([none, *(encoder.low for encoder in encoders.values())])
     high = np.concatenate([none, *(encoder.high for encoder in encoders.values())])
     choices = np.concatenate([none.astype(bool), *(encoder.one_hot for encoder in encoders.values())])
     ends = np.cumsum([len(encoder.low) for encoder in encoders.values()], dtype=int).tolist()
     slices = [
-        (name, encoder.write, slice(end - len(encoder.low), end))
-        for (name, encoder), end in zip(encoders.items(), ends, strict=True)
+        (path, encoder.write, slice(end - len(encoder.low), end))
+        for (path, encoder), end in zip(encoders.items(), ends, strict=True)
         if len(encoder.low)
     ]
 
     def write(obs: Any, out: np.ndarray) -> None:
-        for name, write_part, rows in slices:
-            write_part(value_at(obs, (name,)), out[rows])
+        for path, write_part, rows in slices:
+            write_part(value_at(obs, path), out[rows])
 
     return VectorEncoder(low, high, choices, write)

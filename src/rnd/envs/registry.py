@@ -11,7 +11,7 @@ from typing import Literal
 import torch
 
 from rnd.config import Config
-from rnd.envs.factories import call_factory, flattens, gym_factory, make_env
+from rnd.envs.factories import call_factory, gym_factory, make_env, reads
 from rnd.envs.interface import VectorEnv
 from rnd.envs.local import ArrayVectorEnv, LocalEnvs
 from rnd.envs.tensor_env import TensorEnv, TensorEnvs
@@ -38,14 +38,14 @@ def make(config: Config) -> VectorEnv:
         if isinstance(made, TensorEnv):
             if env.workers:
                 raise UserError(f"{env.id} steps on the device, without workers; leave out --env.workers")
-            return TensorEnvs(made, env.id, env.num_envs, config.seed, device, env.first)
+            return TensorEnvs(made, env.id, env.num_envs, config.seed, device, env.first, reads(config))
         if isinstance(made, GymnasiumVectorEnv):
             from rnd.envs.gym_vector import GymVectorEnvs
 
             if env.workers:
                 made.close()
                 raise UserError(f"{env.id} is a vector environment, with workers of its own; leave out --env.workers")
-            return GymVectorEnvs(made, env.id, env.num_envs, config.seed, env.first, flattens(config))
+            return GymVectorEnvs(made, env.id, env.num_envs, config.seed, env.first, reads(config))
         made.close()
     return make_single_envs(config, env.workers or 0)
 

@@ -14,51 +14,46 @@ import torch
 from gymnasium import spaces
 from torch import Tensor
 
+from rnd.config import Reads
 from rnd.config.presets import is_minigrid
 from rnd.envs.gym_env import action_spec
 from rnd.envs.observations import (
-    SCREEN,
+    GLYPHS,
     WrongObservationError,
     channels_per_frame,
     is_text,
-    layout_of,
     leaves_of,
     make_encoder,
+    parts_of,
     value_at,
 )
-from rnd.envs.spec import STACK
+from rnd.envs.packed import join, split
+from rnd.envs.spec import SCREEN, STACK
 from rnd.foundation.errors import UserError
 
 WHO = "the environment"
 
 
 class ObservationEncoder:
-    """Observations of a space as uint8 frames or float32 vectors: the same encoding as in `rnd train`.
+    """Observations of a space as uint8 frames, float32 vectors, or rows of both: the same encoding as in `rnd train`.
 
     Arrays and tensors of numbers, and grey frames of 84x84, are only reshaped. Everything else is encoded one by one.
     """
 
-    def __init__(self, space: spaces.Space[Any], env_id: str = WHO, flatten: bool = False):
-        """`env_id` and `flatten` as `make_encoder` reads them."""
+    def __init__(self, space: spaces.Space[Any], env_id: str = WHO, reads: Reads = "all"):
+        """`env_id` and `reads` as `make_encoder` reads them."""
         self.space = space
-        self.leaves = {path: leaf for path, leaf in leaves_of(space) if not is_text(leaf)}
         missions = any(type(leaf).__name__ == "MissionSpace" for _, leaf in leaves_of(space))
         # MiniGrid's symbolic view is one-hot in `rnd train`, which knows it by its id.
         env_id = "MiniGrid-" if missions and env_id == WHO else env_id
-        self.spec, self._write = make_encoder(space, env_id, flatten)
-        boxes = all(isinstance(leaf, spaces.Box) for leaf in self.leaves.values())
-        self.layout = layout_of(space, grid=False) if self.spec.kind == "image" else None
-        """The axes of an image that is the whole observation."""
-        self._size = dict(zip(self.layout or "", space.shape or (), strict=False))
-        grey = self.layout is not None and channels_per_frame(self.layout, self._size.get("C", 1)) == 1
-        fits = (self._size.get("H"), self._size.get("W")) == (SCREEN, SCREEN) and space.dtype == np.uint8
-        self._numbers = self.spec.kind == "vector" and boxes and not is_minigrid(env_id)
-        self._frames = grey and fits
-
-    @property
-    def vectorised(self) -> bool:
+        self.spec, self._write = make_encoder(space, env_id, reads)
+        parts = parts_of(space, env_id, reads)
+        self.images = {path: Axes(leaf, parts.layouts[path]) for path, leaf in parts.images.items()}
+        self.vectors = list(parts.vector)
+        self.leaves = {path: leaf for path, leaf in leaves_of(space) if path in {**parts.images, **parts.vector}}
+        boxes = all(isinstance(leaf, spaces.Box) for leaf in parts.vector.values()) and not is_minigrid(env_id)
+        self.vectorised = boxes and all(axes.is_frame for axes in self.images.values())
         """Batches are encoded as a whole, where they are; others one by one, on the host."""
-        return self._numbers or self._frames
 
     def lead(self, obs: Any) -> tuple[int, ...]:
         """The leading shape B of a batch."""
@@ -71,33 +66,43 @@ class ObservationEncoder:
         return shape[: len(shape) - own]
 
     def __call__(self, obs: Any) -> Tensor:
-        """[B, X]: the newest frames, or vectors, on the device where they are (the CPU for arrays)."""
+        """[B, X]: the newest frames, vectors or rows of both, on the device where they are (the CPU for arrays)."""
         lead = self.lead(obs)
-        if self._numbers:
-            vectors = [as_tensor(value_at(obs, path)).reshape(*lead, -1).float() for path in self.leaves]
-            return vectors[0] if len(vectors) == 1 else torch.cat(vectors, dim=-1)
-        if self._frames:
-            frames = as_bytes(as_tensor(obs))
-            for axis_index in sorted((i for i, axis in enumerate(self._size) if axis in "SC"), reverse=True):
-                frames = frames.select(len(lead) + axis_index, -1)
-            return frames
-        return self._one_by_one(obs, lead)
+        if not self.vectorised:
+            return self._one_by_one(obs, lead)
+        frames = [axes.newest(as_bytes(as_tensor(value_at(obs, path)))) for path, axes in self.images.items()]
+        vectors = [as_tensor(value_at(obs, path)).reshape(*lead, -1).float() for path in self.vectors]
+        if self.spec.kind == "image":
+            return frames[0]
+        if not vectors:
+            vectors = [frames[0].new_zeros(*lead, 0, dtype=torch.float32)]
+        vector = vectors[0] if len(vectors) == 1 else torch.cat(vectors, dim=-1)
+        if self.spec.kind == "vector":
+            return vector
+        return join(torch.stack(frames, dim=len(lead)).flatten(len(lead)), vector + 0.0)  # one zero, as in the encoder
+
+    def numbers(self, encoded: Tensor) -> Tensor | None:
+        """The vectors in encoded observations, which may be wrong; None where they are images alone."""
+        if self.spec.kind == "mixed":
+            return split(encoded, self.spec.pixels)[1]
+        return encoded if self.spec.kind == "vector" else None
 
     def stacks(self, obs: Any) -> Tensor:
         """[B, S, X] for images, oldest frame first: what `dynamics` reads. Vectors as they are."""
         if self.spec.kind == "vector":
             return self(obs)
-        axis, count = next(((a, self._size[a]) for a in "SC" if a in self._size), ("", 1))
-        channels = channels_per_frame(self.layout or "", count) if axis == "C" else 1
-        if self.layout is None or count // channels != STACK:
-            raise UserError(
-                f"this bonus reads stacks of {STACK} frames, which {self.space} is not; "
-                f"wrap the environment in gymnasium.wrappers.FrameStackObservation(env, {STACK})"
-            )
-        where = len(self.lead(obs)) + self.layout.index(axis)
-        # The encoder reads the last frame, so each one is rolled to the end in turn.
-        rolled = [as_tensor(obs).roll(-(k + 1) * channels, where) for k in range(STACK)]
-        return torch.stack([self(one) for one in rolled], dim=len(self.lead(obs)))
+        for path, axes in self.images.items():
+            if axes.frames != STACK:
+                raise UserError(
+                    f"this bonus reads stacks of {STACK} frames, which {self.leaves[path]} is not; "
+                    f"wrap the environment in gymnasium.wrappers.FrameStackObservation(env, {STACK})"
+                )
+        lead, values = len(self.lead(obs)), {path: value_at(obs, path) for path in self.leaves}
+        rolled = [
+            values | {path: axes.rolled(as_tensor(values[path]), k + 1) for path, axes in self.images.items()}
+            for k in range(STACK)
+        ]
+        return torch.stack([self(nested(one)) for one in rolled], dim=lead)
 
     def _one_by_one(self, obs: Any, lead: tuple[int, ...]) -> Tensor:
         count = math.prod(lead)
@@ -112,6 +117,34 @@ class ObservationEncoder:
             except WrongObservationError as error:
                 raise UserError(f"observation {i}: {error}") from None
         return torch.from_numpy(out).reshape(*lead, *self.spec.shape)
+
+
+class Axes:
+    """The axes of an image in a batch of them, and its stacked frames."""
+
+    def __init__(self, space: spaces.Space[Any], layout: str):
+        shape = tuple(space.shape or ())
+        size = dict(zip(layout, shape, strict=True)) if layout != GLYPHS else {}
+        self.ndim, self.layout = len(shape), layout
+        self.channels = channels_per_frame(layout, size.get("C", 1))
+        self.frames = size["S"] if "S" in size else size.get("C", 1) // self.channels
+        sides = size.get("H"), size.get("W")
+        self.is_frame = sides == (SCREEN, SCREEN) and self.channels == 1 and space.dtype == np.uint8
+        """The newest frame is a slice of the image."""
+
+    def newest(self, images: Tensor) -> Tensor:
+        """[B, H, W] of images for which `is_frame` holds."""
+        lead = images.dim() - self.ndim
+        for axis in reversed(range(self.ndim)):
+            if self.layout[axis] in "SC":
+                images = images.select(lead + axis, -1)
+        return images
+
+    def rolled(self, images: Tensor, frames: int) -> Tensor:
+        """Images whose frames are so many places further back: the encoder reads the last one."""
+        stacked = "S" in self.layout
+        axis = self.layout.index("S" if stacked else "C") - self.ndim
+        return images.roll(-frames * (1 if stacked else self.channels), axis)
 
 
 class ActionEncoder:

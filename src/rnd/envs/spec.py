@@ -17,13 +17,18 @@ Layout = dict[str, tuple[tuple[int, ...], Any]]
 """Shape and type of arrays by name."""
 STACK = 4
 """Frames that a policy for images reads."""
+SCREEN = 84
+"""Pixels on a side of every image that the networks read."""
 
 
 @dataclass(frozen=True)
 class ObservationSpec:
-    """The observations of one environment: an 84x84 grey image (uint8), or a vector (float32)."""
+    """The observations of one environment: an 84x84 grey image (uint8), a vector (float32), or both.
 
-    kind: Literal["image", "vector"]
+    Both are one row of bytes, so that buffers, workers and checkpoints need not know about parts: the images first, and
+    then the vector as the bytes of its float32 numbers (`rnd.envs.packed`)."""
+
+    kind: Literal["image", "vector", "mixed"]
     shape: tuple[int, ...]
     low: tuple[float, ...] = ()
     """Bounds of the components of a vector; empty: none."""
@@ -32,15 +37,34 @@ class ObservationSpec:
     """Components of a vector that are 0 or 1, choices one-hot for example; empty: none."""
     notes: tuple[str, ...] = ()
     """Lines for the start banner: what the networks do not see."""
+    images: int = 0
+    """Images of a mixed observation."""
 
     @property
     def dtype(self) -> Any:
-        return np.uint8 if self.kind == "image" else np.float32
+        return np.float32 if self.kind == "vector" else np.uint8
 
     @property
     def stack(self) -> int:
-        """Frames that a policy reads: a stack of images, or one vector."""
-        return STACK if self.kind == "image" else 1
+        """Frames that a policy reads: a stack of images, or one vector. Of mixed observations the newest vector."""
+        return 1 if self.kind == "vector" else STACK
+
+    @property
+    def pixels(self) -> int:
+        """Entries of a mixed observation that are pixels; those after them are the vector."""
+        return self.images * SCREEN * SCREEN
+
+    @property
+    def vector_size(self) -> int:
+        """Components of the vector; 0 where there is none."""
+        if self.kind == "mixed":
+            return (self.shape[0] - self.pixels) // np.dtype(np.float32).itemsize
+        return self.shape[0] if self.kind == "vector" else 0
+
+
+def vector_of(packed: np.ndarray, pixels: int) -> np.ndarray:
+    """The vectors of mixed observations, as a view."""
+    return packed[..., pixels:].view(np.float32)
 
 
 @dataclass(frozen=True)
@@ -152,6 +176,7 @@ class StepCheck:
     """Whether rewards and observations are finite, and observations within the bounds of their spec."""
 
     def __init__(self, observation: ObservationSpec):
+        self.vector, self.pixels = bool(observation.vector_size), observation.pixels
         largest = np.finfo(np.float32).max  # infinity and NaN are beyond it
         self.low, self.high = (
             np.clip(bound, -largest, largest).astype(np.float32) if bound else None
@@ -161,9 +186,11 @@ class StepCheck:
     def __call__(self, out: Arrays, rows: slice, steps: np.ndarray) -> str | None:
         """A message that names the first environment whose step is wrong, or None."""
         for name in ("reward", "obs", "final_obs"):
-            if name not in out or out[name].dtype == np.uint8:
+            if name not in out or (name != "reward" and not self.vector):
                 continue
             values, bounded = out[name][rows], self.low is not None and name != "reward"
+            if values.dtype == np.uint8:
+                values = vector_of(values, self.pixels)
             good = (values >= self.low) & (values <= self.high) if bounded else np.isfinite(values)
             if np.count_nonzero(good) == good.size:  # all() takes several times as long
                 continue

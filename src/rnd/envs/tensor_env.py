@@ -17,6 +17,7 @@ import torch
 from gymnasium import spaces
 from torch import Tensor
 
+from rnd.config import Reads
 from rnd.envs.gym_env import action_spec
 from rnd.envs.interface import Buffers, Episode, Rows, VectorEnv
 from rnd.envs.process_io import user_code
@@ -56,7 +57,7 @@ class TensorEnv(ABC):
 
     num_envs: int
     observation_space: spaces.Space[Any]
-    """Of one copy: a `Box` of numbers, a dictionary of such, or uint8 images of 84x84."""
+    """Of one copy: a `Box` of numbers, a uint8 image of 84x84, or a dictionary of such."""
     action_space: spaces.Space[Any]
     """Of one copy: `Discrete`, `MultiDiscrete` or `Box`."""
     sparse = False
@@ -89,6 +90,8 @@ class EncodedStep(NamedTuple):
     """A step as the policy reads it, on the device."""
 
     obs: Tensor
+    numbers: Tensor | None
+    """The vectors in `obs`; None: there are none."""
     reward: Tensor
     done: Tensor
     truncated: Tensor
@@ -109,8 +112,9 @@ class StepLog:
 
     def write(self, t: int, step: EncodedStep) -> None:
         finite_N = torch.isfinite(step.reward)
-        if step.obs.is_floating_point():
-            finite_N = finite_N & torch.isfinite(step.obs).flatten(1).all(1)
+        if step.numbers is not None:
+            # the largest number tells: one pass over long observations
+            finite_N = finite_N & torch.isfinite(torch.linalg.vector_norm(step.numbers.flatten(1), torch.inf, dim=1))
         lost_N = step.truncated if step.final_obs is None else torch.zeros_like(step.truncated)
         self.reward[t] = step.reward
         self.ends[:, t] = torch.stack([step.done, lost_N, ~finite_N])
@@ -120,7 +124,16 @@ class StepLog:
 class TensorEnvs(VectorEnv):
     """A `TensorEnv` with the trainer's interface."""
 
-    def __init__(self, env: TensorEnv, env_id: str, num_envs: int, seed: int, device: torch.device, first: int = 0):
+    def __init__(
+        self,
+        env: TensorEnv,
+        env_id: str,
+        num_envs: int,
+        seed: int,
+        device: torch.device,
+        first: int = 0,
+        reads: Reads = "all",
+    ):
         if env.num_envs != num_envs:
             raise UserError(
                 f"{env_id} made {env.num_envs} environments, not {num_envs}; nearest: --env.num-envs {env.num_envs}, "
@@ -128,11 +141,11 @@ class TensorEnvs(VectorEnv):
             )
         self.env, self.device = env, device
         self.seed, self.resets = environment_seed(seed, first), 0
-        self.encode = ObservationEncoder(env.observation_space, env_id)
+        self.encode = ObservationEncoder(env.observation_space, env_id, reads)
         if not self.encode.vectorised:
             raise UserError(
                 f"{env_id} has observations of {env.observation_space}, which would be encoded on the host one by one; "
-                "an environment on the device returns a Box of numbers, or uint8 images of 84x84"
+                "an environment on the device returns Boxes of numbers and uint8 images of 84x84"
             )
         spec = EnvSpec(
             id=env_id,
@@ -156,8 +169,10 @@ class TensorEnvs(VectorEnv):
         with user_code(WHO):
             step = self.env.step(self._actions(actions))
         truncated = self._never if step.truncated is None else step.truncated & ~step.terminated
+        obs = self.encode(step.obs)
         return EncodedStep(
-            obs=self.encode(step.obs),
+            obs=obs,
+            numbers=self.encode.numbers(obs),
             reward=step.reward.float(),
             done=step.terminated | truncated,
             truncated=truncated,

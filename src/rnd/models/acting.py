@@ -60,7 +60,7 @@ class Actor:
         self.device = next(policy.parameters()).device
         observation = spec.observation
         self.stack = observation.stack
-        dtype = torch.uint8 if observation.kind == "image" else torch.float32
+        dtype = torch.float32 if observation.kind == "vector" else torch.uint8
         self.frames = torch.zeros(self.stack, num_envs, *observation.shape, dtype=dtype, device=self.device)
         self.age = torch.zeros(num_envs, dtype=torch.int8, device=self.device)
         self.hidden = torch.zeros(num_envs, policy.hidden_size, device=self.device)

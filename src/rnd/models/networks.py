@@ -11,7 +11,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from rnd.envs.spec import STACK, ActionSpec, ObservationSpec
+from rnd.envs.packed import split
+from rnd.envs.spec import SCREEN, STACK, ActionSpec, ObservationSpec
 from rnd.models.convolutions import feature_maps, fused, operand_dtype
 
 ROOT2 = 2**0.5
@@ -86,9 +87,12 @@ class AtariTorso(nn.Sequential):
 
 def pixels(x: Tensor) -> Tensor:
     """uint8 images [B, C, H, W] as float between 0 and 1."""
-    # On a CPU in the memory order of the weights: the first convolution would copy it twice otherwise.
-    order = torch.preserve_format if x.is_cuda else torch.channels_last
-    return x.to(torch.float32, copy=True, memory_format=order).div_(255)
+    if x.is_cuda:
+        return x.to(torch.float32, copy=True).div_(255)
+    # On a CPU in the memory order of the weights: the first convolution would copy it otherwise. Bytes are put in order
+    # a channel at a time, and are few: one pass that also converts them takes several times as long.
+    channels_last = torch.stack(x.unbind(1), dim=-1)
+    return channels_last.to(torch.float32).div_(255).movedim(-1, 1)
 
 
 def torso_size(third_kernel: int) -> int:
@@ -96,13 +100,38 @@ def torso_size(third_kernel: int) -> int:
     return 64 * (10 - third_kernel) ** 2
 
 
+class Joined(nn.Module):
+    """Two networks for the parts of mixed observations: one reads the stacked images, the other the newest vector.
+    Their features stand side by side."""
+
+    def __init__(self, observation: ObservationSpec, image: nn.Module, vector: nn.Module | None):
+        """`vector`: None where the observation consists of images alone."""
+        super().__init__()
+        self.pixels, self.image, self.vector = observation.pixels, image, vector
+
+    def forward(self, rows: Tensor) -> Tensor:
+        """Features of rows [B, X] or stacks of them [B, S, X], bytes or whitened."""
+        image, vector = split(rows if rows.dim() == 3 else rows.unsqueeze(1), self.pixels)
+        frames = image.shape[1] * self.pixels // SCREEN**2
+        features: Tensor = self.image(image.reshape(len(rows), frames, SCREEN, SCREEN))
+        return features if self.vector is None else torch.cat([features, self.vector(vector[:, -1])], dim=-1)
+
+
 def encoder(observation: ObservationSpec, hidden: int, frames: int = 1) -> tuple[nn.Module, int]:
     """The target's and the predictor's layers before the fully connected ones, and their number of features."""
+    leaky, vector = nn.LeakyReLU(0.2), observation.vector_size
+
+    def vector_layers() -> nn.Module:
+        return nn.Sequential(linear(vector, hidden), leaky, linear(hidden, hidden), leaky)
+
+    if observation.kind == "vector":
+        return vector_layers(), hidden
+    torso = AtariTorso(frames * max(observation.images, 1), 3, nn.LeakyReLU, negative_slope=0.2)
     if observation.kind == "image":
-        return AtariTorso(frames, 3, nn.LeakyReLU, negative_slope=0.2), torso_size(3)
-    inputs = observation.shape[0]
-    leaky = nn.LeakyReLU(0.2)
-    return nn.Sequential(linear(inputs, hidden), leaky, linear(hidden, hidden), leaky), hidden
+        return torso, torso_size(3)
+    # as many features of the image as of the vector: the target would hardly depend on few among thousands
+    image = nn.Sequential(torso, map_linear(torso_size(3), hidden), leaky)
+    return Joined(observation, image, vector_layers() if vector else None), hidden * (2 if vector else 1)
 
 
 def target_network(observation: ObservationSpec, features: int, hidden: int) -> nn.Module:
@@ -142,10 +171,36 @@ def autoencoder_network(observation: ObservationSpec, features: int, hidden: int
     torso, size = encoder(observation, hidden)
     code = [torso, map_linear(size, features), leaky]
     if observation.kind == "vector":
-        out = linear(hidden, observation.shape[0], gain=1.0)
-        return nn.Sequential(*code, linear(features, hidden), leaky, linear(hidden, hidden), leaky, out)
-    side = 7
-    unflatten = nn.Unflatten(1, (64, side, side))
-    sizes = ((64, 64, 3, 1), (64, 32, 4, 2), (32, 1, 8, 4))
+        return nn.Sequential(*code, *vector_decoder(features, hidden, observation.vector_size))
+    image = image_decoder(features, max(observation.images, 1))
+    if observation.kind == "image":
+        return nn.Sequential(*code, *image)
+    parts: list[nn.Module] = [nn.Sequential(*image, nn.Flatten(1))]
+    if observation.vector_size:
+        parts.append(nn.Sequential(*vector_decoder(features, hidden, observation.vector_size)))
+    return nn.Sequential(*code, SideBySide(parts))
+
+
+def vector_decoder(features: int, hidden: int, outputs: int) -> list[nn.Module]:
+    leaky = nn.LeakyReLU(0.2)
+    out = linear(hidden, outputs, gain=1.0)
+    return [linear(features, hidden), leaky, linear(hidden, hidden), leaky, out]
+
+
+def image_decoder(features: int, images: int) -> list[nn.Module]:
+    leaky, side = nn.LeakyReLU(0.2), 7
+    sizes = ((64, 64, 3, 1), (64, 32, 4, 2), (32, images, 8, 4))
     first, second, third = (orthogonal(nn.ConvTranspose2d(*each)) for each in sizes)
-    return nn.Sequential(*code, linear(features, size), leaky, unflatten, first, leaky, second, leaky, third)
+    unflatten = nn.Unflatten(1, (64, side, side))
+    return [linear(features, torso_size(3)), leaky, unflatten, first, leaky, second, leaky, third]
+
+
+class SideBySide(nn.Module):
+    """The outputs of several networks for the same input."""
+
+    def __init__(self, networks: list[nn.Module]):
+        super().__init__()
+        self.networks = nn.ModuleList(networks)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.cat([network(x) for network in self.networks], dim=-1)

@@ -46,7 +46,7 @@ class RolloutBuffer:
         def zeros(*shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
             return torch.zeros(*shape, dtype=dtype, device=device)
 
-        frame_dtype = torch.uint8 if observation.kind == "image" else torch.float32
+        frame_dtype = torch.float32 if observation.kind == "vector" else torch.uint8
         self.frames = zeros(self.stack + steps, envs, *observation.shape, dtype=frame_dtype)
         self.age = zeros(steps + 1, envs, dtype=torch.int8)
         self.first = zeros(steps + 1, envs, dtype=torch.bool)

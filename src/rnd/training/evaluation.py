@@ -20,6 +20,7 @@ from rnd.checkpoint.export import SavedAgent
 from rnd.config import Config
 from rnd.device.graphs import channels_last
 from rnd.envs.interface import Episode
+from rnd.envs.spec import EnvSpec
 from rnd.envs.splitmix import environment_seed
 from rnd.foundation.statistics import difference_interval, interquartile_mean, mean_interval, probability_of_improvement
 from rnd.models import actions as act
@@ -46,11 +47,13 @@ class Evaluation:
     lengths: list[int]
     """In steps of the agent."""
     rooms: list[list[int]]
-    """Rooms entered in each episode, where the game has them."""
+    """Rooms or cells entered in each episode, where the game has them."""
     actions: np.ndarray
     """[steps, ...] of the best episode, in the smallest type that holds them."""
     success_return: float | None = None
     """An episode with a higher return is a success."""
+    has_cells: bool = False
+    """`rooms` are cells of a grid. Layouts change from episode to episode: only those of one episode are counted."""
 
     @property
     def mean_return(self) -> float:
@@ -77,8 +80,9 @@ class Evaluation:
         if self.success_return is not None:
             found["success"] = float((returns > self.success_return).mean())
         if any(rooms):
-            found["rooms"] = len(set().union(*rooms))
-            found["rooms_per_episode"] = float(np.mean([len(entered) for entered in rooms]))
+            found |= {} if self.has_cells else {"rooms": len(set().union(*rooms))}
+            each = float(np.mean([len(entered) for entered in rooms]))
+            found["cells_per_episode" if self.has_cells else "rooms_per_episode"] = each
         return found
 
     def to_dict(self) -> dict[str, Any]:
@@ -108,10 +112,10 @@ def evaluate(
 
     `progress` is called with the number of finished episodes."""
     played: list[Episode] = []
-    success_return, best, actions = None, -math.inf, np.empty(0)
+    spec, best, actions = None, -math.inf, np.empty(0)
     for first in range(0, episodes, AT_ONCE):
         config = evaluation_config(agent.config, seed, first, min(AT_ONCE, episodes - first))
-        some, actions_TN, success_return = play_at_once(agent, config, seed, greedy, progress)
+        some, actions_TN, spec = play_at_once(agent, config, seed, greedy, progress)
         played += some
         top = int(np.argmax([one.episode_return for one in some]))
         if some[top].episode_return > best:
@@ -125,7 +129,8 @@ def evaluate(
         [one.length for one in played],
         [sorted(one.rooms) for one in played],
         actions,
-        success_return,
+        spec.success_return if spec else None,
+        bool(spec and spec.has_cells),
     )
 
 
@@ -138,9 +143,9 @@ def evaluation_config(config: Config, seed: int, first: int, count: int) -> Conf
 
 def play_at_once(
     agent: SavedAgent, config: Config, seed: int, greedy: bool, progress: Callable[[int], None]
-) -> tuple[list[Episode], list[np.ndarray], float | None]:
-    """The first episode of every environment of `config`, the actions of every step, and above which return an episode
-    is a success. Environments that have played theirs step on, without the policy."""
+) -> tuple[list[Episode], list[np.ndarray], EnvSpec]:
+    """The first episode of every environment of `config`, the actions of every step, and what the environment is.
+    Environments that have played theirs step on, without the policy."""
     count, cpu, found = config.env.num_envs, torch.device("cpu"), dict[int, Episode]()
     taken: list[np.ndarray] = []
     generators = [
@@ -167,4 +172,4 @@ def play_at_once(
             state = env.state_dict()
             endless = [i for i in range(count) if i not in found]
             found |= {i: Episode(i, float(state["returns"][i]), MAX_STEPS, frozenset()) for i in endless}
-        return [found[i] for i in range(count)], taken, env.spec.success_return
+        return [found[i] for i in range(count)], taken, env.spec

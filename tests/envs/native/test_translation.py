@@ -152,7 +152,7 @@ def freeway(tmp_path_factory: pytest.TempPathFactory) -> str:
     return quick_translation(GAME, tmp_path_factory.mktemp("cache"))
 
 
-@pytest.mark.parametrize("game", [GAME, SLICED])
+@pytest.mark.parametrize("game", [GAME, pytest.param(SLICED, marks=pytest.mark.long)])
 def test_a_translated_game_has_the_interpreters_state_at_every_step(game: str, freeway: str, tmp_path: Path) -> None:
     interpreted, translated = Rig(game, 2, max_episode_frames=900), Rig(game, 2, max_episode_frames=900)
     translated.batch.translate(freeway if game == GAME else quick_translation(game, tmp_path))

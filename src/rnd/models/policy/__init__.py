@@ -14,13 +14,14 @@ def make_policy(config: Config, spec: EnvSpec) -> Policy:
     """The policy network of a run. Refuses one that cannot read the environment's observations."""
     cls, kind = POLICIES.load(config.policy, Policy), spec.observation.kind
     if kind not in cls.reads:
-        fits = "cnn" if kind == "image" else "mlp"
-        raise UserError(
-            f"{spec.id} shows {kind}s, which --policy {config.policy} cannot read; nearest: --policy {fits}"
-        )
+        fits = "mlp" if kind == "vector" else "cnn"
+        if kind == "mixed" and "image" in cls.reads:
+            fits += f", or --env.reads image for {config.policy}"
+        shown = f"{spec.id} shows {'images with vectors' if kind == 'mixed' else f'{kind}s'}"
+        raise UserError(f"{shown}, which --policy {config.policy} cannot read; nearest: --policy {fits}")
     policy: Policy = cls(spec.observation, spec.action, POLICIES.options(config.policy, config.policy_options))
     if not config.normalize_obs:
         return policy
-    if kind == "image":
+    if not spec.observation.vector_size:
         raise UserError(f"--normalize-obs is for vectors, and {spec.id} shows images; nearest: --no-normalize-obs")
     return NormalizedPolicy(policy, spec.observation)

@@ -14,9 +14,9 @@ from torch.nn import functional as F
 
 from rnd.config import PolicyOptions
 from rnd.distributed import SINGLE_PROCESS, Ranks
-from rnd.envs.spec import STACK, ActionSpec
+from rnd.envs.spec import STACK, ActionSpec, ObservationSpec
 from rnd.models.actions import logits_size
-from rnd.models.networks import AtariTorso, linear, map_linear, pixels, torso_size
+from rnd.models.networks import AtariTorso, Joined, linear, map_linear, pixels, torso_size
 
 
 class PolicyOutput(NamedTuple):
@@ -33,7 +33,7 @@ class Policy(nn.Module):
     Options: type[PolicyOptions] = PolicyOptions
     """The dataclass of its own options."""
     reads: tuple[str, ...] = ("image", "vector")
-    """Kinds of observations."""
+    """Kinds of observations, of "image", "vector" and "mixed": images and a vector in one row (docs/own-network.md)."""
     compilable = True
     """torch.compile may fuse `forward` and `unroll`."""
     hidden_size = 0
@@ -101,9 +101,17 @@ class ActorCritic(Policy):
         return PolicyOutput(*(x.view(steps, envs, *x.shape[1:]) for x in self.heads(features)))
 
 
-def image_layers(kernel: int) -> list[nn.Module]:
+def image_layers(kernel: int, images: int = 1) -> list[nn.Module]:
     """Three convolutions over stacked frames, and 256 features."""
-    return [AtariTorso(STACK, kernel, nn.ReLU), map_linear(torso_size(kernel), 256), nn.ReLU()]
+    return [AtariTorso(STACK * images, kernel, nn.ReLU), map_linear(torso_size(kernel), 256), nn.ReLU()]
+
+
+def mixed_layers(observation: ObservationSpec, kernel: int, width: int, features: int) -> list[nn.Module]:
+    """The features of images and of a vector side by side, and a layer that joins them."""
+    image, size = nn.Sequential(*image_layers(kernel, observation.images)), observation.vector_size
+    vector = vector_torso(size, width) if size else None
+    inputs = 256 + (width if size else 0)
+    return [Joined(observation, image, vector), linear(inputs, features), nn.ReLU()]
 
 
 def vector_torso(inputs: int, width: int) -> nn.Module:

@@ -15,13 +15,15 @@ from torch.nn import functional as F
 from rnd.config import state_field
 from rnd.envs.spec import ActionSpec, ObservationSpec
 from rnd.models.networks import linear
-from rnd.models.policy.base import ActorCritic, PolicyOutput, image_layers, vector_torso
+from rnd.models.policy.base import ActorCritic, PolicyOutput, image_layers, mixed_layers, vector_torso
 from rnd.models.policy.mlp import WidthOptions
 from rnd.models.policy.recurrence import fused, recurrence
 
 
 class GRU(ActorCritic):
-    """Reads images and vectors; its hidden state is zeroed at every episode's start."""
+    """Reads images, vectors, or both; its hidden state is zeroed at every episode's start."""
+
+    reads = ("image", "vector", "mixed")
 
     @dataclass(frozen=True)
     class Options(WidthOptions):
@@ -36,10 +38,14 @@ class GRU(ActorCritic):
     gru: Any
 
     def __init__(self, observation: ObservationSpec, action: ActionSpec, options: Options):
-        image = observation.kind == "image"
-        size = 256 if image else options.width
-        vector = observation.shape[0], options.width
-        torso = nn.Sequential(*image_layers(options.kernel)) if image else vector_torso(*vector)
+        image, size = observation.kind == "image", 256
+        if image:
+            torso: nn.Module = nn.Sequential(*image_layers(options.kernel))
+        elif observation.kind == "mixed":
+            torso = nn.Sequential(*mixed_layers(observation, options.kernel, options.width, size))
+        else:
+            size = options.width
+            torso = vector_torso(observation.shape[0], size)
         cell = ReleaseCell(size) if options.cell == "release" else torch_cell(size)
         super().__init__(torso, size, action, image, cell)
         self.hidden_size = size

@@ -1,4 +1,4 @@
-"""Any policy for vectors, with its observations whitened (`--normalize-obs`).
+"""Any policy for vectors, with its vectors whitened (`--normalize-obs`). Images beside them stay as they are.
 
 Legend: B any leading shape, T steps, N environments, H hidden size, X the shape of one observation.
 """
@@ -10,6 +10,7 @@ from torch import Tensor
 
 from rnd.data.normalize import Whitener
 from rnd.distributed import SINGLE_PROCESS, Ranks
+from rnd.envs.packed import join, split
 from rnd.envs.spec import ObservationSpec
 from rnd.models.policy.base import Policy, PolicyOutput
 
@@ -27,15 +28,16 @@ class NormalizedPolicy(Policy):
 
     def __init__(self, policy: Policy, observation: ObservationSpec):
         super().__init__()
-        self.policy, self.whiten = policy, Whitener(observation.shape, CLIP)
+        self.policy, self.whiten = policy, Whitener((observation.vector_size,), CLIP)
+        self.pixels = observation.pixels
         self.hidden_size, self.compilable = policy.hidden_size, policy.compilable
         # No list of the observation's length: an agent of a stranger may announce any (`load_agent` builds it on meta).
-        numbers = torch.zeros(observation.shape, dtype=torch.bool)
+        numbers = torch.zeros(observation.vector_size, dtype=torch.bool)
         one_hot = torch.tensor(observation.one_hot) if observation.one_hot else numbers
         self.register_buffer("one_hot", one_hot)
 
     def update_statistics(self, obs: Tensor, ranks: Ranks = SINGLE_PROCESS) -> None:
-        self.whiten.update(obs, ranks)
+        self.whiten.update(split(obs, self.pixels)[1] if self.pixels else obs, ranks)
 
     def forward(self, obs_BX: Tensor, hidden_BH: Tensor) -> tuple[PolicyOutput, Tensor]:
         result: tuple[PolicyOutput, Tensor] = self.policy(self.normalized(obs_BX), hidden_BH)
@@ -45,4 +47,10 @@ class NormalizedPolicy(Policy):
         return self.policy.unroll(self.normalized(obs_TNX), hidden_NH, first_TN)
 
     def normalized(self, obs_BX: Tensor) -> Tensor:
-        return torch.where(self.one_hot, obs_BX, self.whiten(obs_BX))
+        if self.pixels:
+            image, vector = split(obs_BX, self.pixels)
+            return join(image, self.numbers(vector))
+        return self.numbers(obs_BX)
+
+    def numbers(self, vector_BV: Tensor) -> Tensor:
+        return torch.where(self.one_hot, vector_BV, self.whiten(vector_BV))

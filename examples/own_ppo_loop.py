@@ -1,7 +1,8 @@
-"""PPO with RND in one file: your own loop, our bonus.
+"""PPO with the bonus in one file: your own loop, our bonus.
 
-    python examples/own_ppo_loop.py                          # DeepSea 10: one of 1,024 action sequences pays
+    python examples/own_ppo_loop.py                          # four rooms, and a goal 44 moves away
     python examples/own_ppo_loop.py --env-id MiniGrid-DoorKey-5x5-v0 --total-steps 200000
+    python examples/own_ppo_loop.py --env-id rnd/DeepSea-10 --bonus rnd
 
 Everything but the bonus and the two streams is written out here, to be copied and changed.
 """
@@ -18,15 +19,17 @@ from gymnasium.wrappers import FlattenObservation
 from torch import nn
 from torch.distributions import Categorical
 
-import rnd.envs  # registers rnd/DeepSea-N with Gymnasium
+import rnd.envs  # registers rnd/FourRooms and rnd/DeepSea-N with Gymnasium
 
 
 @dataclass
 class Args:
-    env_id: str = "rnd/DeepSea-10"
+    env_id: str = "rnd/FourRooms"
+    bonus: str = "noveld"
+    """noveld: RND that rewards the first visit of a place within an episode; or rnd"""
     seed: int = 1
-    total_steps: int = 100_000
-    num_envs: int = 16
+    total_steps: int = 150_000
+    num_envs: int = 8
     num_steps: int = 64
     """steps per rollout in every environment"""
     learning_rate: float = 1e-3
@@ -37,10 +40,10 @@ class Args:
     gamma_int: float = 0.99
     """discount of the intrinsic stream"""
     gae_lambda: float = 0.95
-    ext_coef: float = 2.0
+    ext_coef: float = 5.0
     int_coef: float = 1.0
-    clip: float = 0.1
-    ent_coef: float = 0.001
+    clip: float = 0.2
+    ent_coef: float = 0.01
     vf_coef: float = 0.5
     warm_up_steps: int = 128
     """steps of a random policy that initialise the observation statistics"""
@@ -51,6 +54,21 @@ def layer(inputs, outputs, gain=2**0.5):
     nn.init.orthogonal_(linear.weight, gain)
     nn.init.zeros_(linear.bias)
     return linear
+
+
+class Whiten:
+    """Observations minus their running mean, over their running standard deviation."""
+
+    def __init__(self, size):
+        self.mean, self.var, self.count = np.zeros(size), np.ones(size), 1e-4
+
+    def update(self, obs_BX):
+        delta, count, total = obs_BX.mean(0) - self.mean, len(obs_BX), self.count + len(obs_BX)
+        self.var = (self.var * self.count + obs_BX.var(0) * count + delta**2 * self.count * count / total) / total
+        self.mean, self.count = self.mean + delta * count / total, total
+
+    def __call__(self, obs):
+        return torch.as_tensor((obs - self.mean) / np.sqrt(self.var + 1e-8), dtype=torch.float32).clamp(-10, 10)
 
 
 class Agent(nn.Module):
@@ -88,16 +106,8 @@ def main(args):
     envs = gym.vector.SyncVectorEnv([make_env(args.env_id)] * args.num_envs, autoreset_mode=same_step)
     agent = Agent(envs.single_observation_space.shape[0], envs.single_action_space.n)
     optimizer = torch.optim.Adam(agent.parameters(), lr=args.learning_rate)
-    bonus = rnd.Bonus(
-        "rnd",
-        envs.single_observation_space,
-        num_envs=args.num_envs,
-        gamma=args.gamma_int,
-        lr=args.learning_rate,
-        seed=args.seed,
-        features=64,
-        hidden=128,
-    )
+    space, options = envs.single_observation_space, {"gamma": args.gamma_int, "seed": args.seed}
+    bonus, whiten = rnd.Bonus(args.bonus, space, num_envs=args.num_envs, **options), Whiten(space.shape[0])
 
     obs, _ = envs.reset(seed=args.seed)
     seen = []
@@ -105,10 +115,11 @@ def main(args):
         obs, *_ = envs.step(envs.action_space.sample())
         seen.append(obs)
     bonus.warm_up(np.stack(seen))
+    whiten.update(np.concatenate(seen))
 
     T, N = args.num_steps, args.num_envs
-    obs_TN = torch.zeros(T, N, *envs.single_observation_space.shape)
-    next_obs_TN = np.zeros((T, N, *envs.single_observation_space.shape), np.float32)
+    obs_TN, next_obs_TN = (np.zeros((T, N, *space.shape), np.float32) for _ in range(2))
+    white_TN = torch.zeros(T, N, *space.shape)
     actions_TN, logp_TN = torch.zeros(T, N, dtype=torch.long), torch.zeros(T, N)
     rewards_TN, dones_TN, limits_TN = np.zeros((T, N)), np.zeros((T, N), bool), np.zeros((T, N))
     values_ext, values_int = torch.zeros(T + 1, N), torch.zeros(T + 1, N)
@@ -117,9 +128,9 @@ def main(args):
     for iteration in range(args.total_steps // (T * N)):
         # 1. a rollout
         for t in range(T):
-            obs_TN[t] = torch.as_tensor(obs)
+            obs_TN[t], white_TN[t] = obs, whiten(obs)
             with torch.no_grad():
-                policy, values_ext[t], values_int[t] = agent(obs_TN[t])
+                policy, values_ext[t], values_int[t] = agent(white_TN[t])
             actions_TN[t] = policy.sample()
             logp_TN[t] = policy.log_prob(actions_TN[t])
             obs, rewards_TN[t], terminated, truncated, infos = envs.step(actions_TN[t].numpy())
@@ -129,12 +140,12 @@ def main(args):
                 returns.append(infos["final_info"]["episode"]["r"][i])
             if truncated.any():  # a time limit is no end: the extrinsic value continues
                 with torch.no_grad():
-                    limits_TN[t] = agent(torch.as_tensor(next_obs_TN[t]))[1] * torch.as_tensor(truncated)
+                    limits_TN[t] = agent(whiten(next_obs_TN[t]))[1] * torch.as_tensor(truncated)
         with torch.no_grad():
-            _, values_ext[T], values_int[T] = agent(torch.as_tensor(obs, dtype=torch.float32))
+            _, values_ext[T], values_int[T] = agent(whiten(obs))
 
         # 2. the bonus of all its transitions, and the advantages of both streams
-        intrinsic_TN = bonus.observe(next_obs_TN)
+        intrinsic_TN = bonus.observe(next_obs_TN, obs=obs_TN, done=dones_TN)  # rnd reads next_obs alone
         advantages, returns_ext, returns_int = rnd.two_streams(
             torch.as_tensor(rewards_TN, dtype=torch.float32),
             torch.as_tensor(intrinsic_TN),
@@ -150,7 +161,8 @@ def main(args):
         )
 
         # 3. PPO on minibatches, and the predictor on its own
-        batch = [x.flatten(0, 1) for x in (obs_TN, actions_TN, logp_TN, advantages, returns_ext, returns_int)]
+        advantages = (advantages - advantages.mean()) / (advantages.std() + 1e-8)
+        batch = [x.flatten(0, 1) for x in (white_TN, actions_TN, logp_TN, advantages, returns_ext, returns_int)]
         for _ in range(args.epochs):
             for index in torch.randperm(T * N).chunk(args.minibatches):
                 b_obs, b_actions, b_logp, b_adv, b_ext, b_int = (x[index] for x in batch)
@@ -163,6 +175,7 @@ def main(args):
                 loss.backward()
                 optimizer.step()
         info = bonus.update()
+        whiten.update(next_obs_TN.reshape(T * N, -1))
 
         steps = (iteration + 1) * T * N
         if (iteration + 1) % 10 == 0:

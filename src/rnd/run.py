@@ -20,6 +20,7 @@ from rnd.checkpoint.metadata import check_fits
 from rnd.checkpoint.saved_run import SavedRun
 from rnd.config import Config
 from rnd.config.components import resolve
+from rnd.config.presets import preset
 from rnd.device import memory
 from rnd.device.devices import resolve_device
 from rnd.device.graphs import WARM_UP, uses_graphs
@@ -228,6 +229,8 @@ def work(
         trainer.collector.close()  # before the environments: a rollout may still be running
         writers.close()
     summary(folder, last, console, "stopped" if stop.code else "finished")
+    for advice in RunHealth(read_csv(folder.path / "metrics.csv"), trainer.config).warnings():
+        say(console, f"  {advice}")
     if stop.code is not None and trainer.iteration < trainer.config.iterations:
         text = f"saved at iteration {trainer.iteration}; to continue: rnd resume {folder.path}"
         raise InterruptedRunError(text, stop.code)
@@ -239,7 +242,7 @@ def loop(
     """Consume the training loop: record and show every iteration, and write checkpoints when they are due."""
     config, row = trainer.config, last
     earlier = read_csv(checkpointer.folder.path / "metrics.csv")
-    trend, health, warned = Trend(earlier), RunHealth(earlier), set[str]()
+    trend, health, warned = Trend(earlier), RunHealth(earlier, config), set[str]()
     compiling = WARM_UP + 1 if uses_graphs(config, trainer.device) else 0
     clock, estimated = time.monotonic(), False
     with Phase(console, "training", config.iterations * config.frames_per_rollout, trainer.frames) as phase:
@@ -312,9 +315,11 @@ def save_or_warn(checkpointer: Checkpointer, row: Row, console: Console) -> None
 def banner(trainer: Trainer, folder: RunFolder, console: Console) -> None:
     config, spec = trainer.config, trainer.env.spec
     parameters = sum(p.numel() for p in trainer.learner.parameters)
+    first_choice = config.bonus == preset(config.env.id).bonus != "rnd"
+    chosen = " (first choice for such tasks; --bonus rnd is the paper's)" if first_choice else ""
     say(
         console,
-        f"{config.env.id}: {config.all_envs:,} environments ({spec.backend}), bonus {config.bonus}, "
+        f"{config.env.id}: {config.all_envs:,} environments ({spec.backend}), bonus {config.bonus}{chosen}, "
         f"policy {config.policy}, {parameters:,} trained parameters, {device_text(config, str(trainer.device))}",
     )
     for note in spec.observation.notes:

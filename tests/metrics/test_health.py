@@ -11,7 +11,7 @@ from rich.console import Console
 
 from rnd import run
 from rnd.bonus.rnd import RND
-from rnd.config.presets import small
+from rnd.config.presets import atari, small
 from rnd.metrics.health import WINDOW, RunHealth
 from rnd.report.page import write_page
 from rnd.report.runs import read_run
@@ -92,11 +92,37 @@ def test_the_policy_of_freeway_is_named(game, best, mean, entropy):
 def test_a_collapsed_bonus_is_named_in_run_and_report(tmp_path, monkeypatch):
     """A bonus that is the same everywhere, in a task whose episodes all return -200."""
     monkeypatch.setattr(RND, "score", lambda self, moves: torch.full(moves.actions.shape[:2], 0.1))
-    config = small("MountainCar-v0")
+    config = replace(small("MountainCar-v0"), bonus="rnd")
     config = replace(config, env=replace(config.env, num_envs=4), rollout_steps=16, epochs=1, out=str(tmp_path))
     said = io.StringIO()
     folder = run.start(replace(config, frames=64 * (WINDOW + 2), device="cpu"), Console(file=said, width=200))
     assert said.getvalue().count("warning: the bonus has collapsed") == 1
+    during, _, after = said.getvalue().partition("finished: ")
+    assert "no reward yet" in during.replace("\n", " ") and "no reward yet" in after.replace("\n", " ")
     page = tmp_path / "page.html"
     write_page([read_run(folder.path)], page)
     assert "the bonus has collapsed" in page.read_text() and "Spread of the bonus" in page.read_text()
+
+
+ZERO = {"frames": 30_000, "return_best": 0.0, "return_mean": 0.0, "length_mean": 300.0}
+SHORT = replace(small("MountainCar-v0"), bonus="rnd", frames=100_000)
+
+
+@pytest.mark.parametrize(
+    ("row", "config", "said"),
+    [
+        (ZERO, SHORT, ["no reward yet: after 30,000 frames", "try --bonus noveld", "--gamma-int 0.997", "520,000"]),
+        (ZERO | {"frames": 24_000}, SHORT, []),  # less than a quarter of the frames
+        (ZERO | {"return_best": -200.0, "return_mean": -200.0}, SHORT, ["no episode has returned more than -200"]),
+        (ZERO | {"return_best": 1.0}, SHORT, ["the reward is not learned: it was found (best return 1)"]),
+        (ZERO | {"return_best": 1.0, "return_mean": 0.3}, SHORT, []),
+        (ZERO | {"return_best": 500.0, "return_mean": 500.0}, SHORT, []),  # as good as it gets
+        (ZERO, replace(SHORT, bonus="none"), ["try --bonus rnd"]),
+        (ZERO, replace(SHORT, bonus="noveld"), ["try --bonus rnd"]),
+        (ZERO | {"frames": 1e9}, atari("ALE/Pitfall-v5"), ["more frames"]),
+        (ZERO, None, []),
+    ],
+)
+def test_a_run_without_rewards_says_what_to_try(row, config, said):
+    text = "".join(RunHealth({name: [value] for name, value in row.items()}, config).warnings())
+    assert bool(text) == bool(said) and all(part in text for part in said)

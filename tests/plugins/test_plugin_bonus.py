@@ -17,7 +17,9 @@ import torch
 from gymnasium import spaces
 
 import rnd
+from rnd.api import starting_config
 from rnd.checkpoint.export import read_tensors, write_tensors
+from rnd.envs.factories import gym_factory
 from rnd.envs.spaces import ObservationEncoder, space_from_dict, space_to_dict
 from rnd.foundation.errors import UserError
 from rnd.plugins import bonus as module
@@ -40,6 +42,11 @@ IMAGES = {
     "last": spaces.Box(0, 255, (84, 84, 1), np.uint8),
     "colour": spaces.Box(0, 255, (40, 50, 3), np.uint8),
 }
+MIXED = {
+    "stack with numbers": spaces.Dict({"view": IMAGES["stack"], "arm": spaces.Dict({"angle": SPACES["matrix"]})}),
+    "colour with a choice": spaces.Tuple((SPACES["discrete"], IMAGES["colour"], IMAGES["grey"])),
+}
+ALL = SPACES | IMAGES | MIXED
 ACTIONS = spaces.Discrete(2)
 
 
@@ -64,13 +71,13 @@ def tensors(obs):
     return tuple(tensors(part) for part in obs) if isinstance(obs, tuple) else torch.as_tensor(obs)
 
 
-@pytest.mark.parametrize("kind", [*SPACES, *IMAGES])
+@pytest.mark.parametrize("kind", ALL)
 @pytest.mark.parametrize("name", ["rnd", "autoencoder", "count", "dynamics"])
 def test_every_bonus_reads_every_space_as_arrays_or_tensors(name, kind):
-    space = (SPACES | IMAGES)[kind]
-    if name == "dynamics" and kind in ("grey", "last", "colour"):
+    space = ALL[kind]
+    if name == "dynamics" and kind in ("grey", "last", "colour", "colour with a choice"):
         pytest.skip("dynamics reads stacks of four frames")
-    if name == "autoencoder" and kind == "colour":
+    if name == "autoencoder" and kind.startswith("colour"):
         pytest.skip("the same as grey, after the encoder")
     bonus = rnd.Bonus(name, space, action_space=ACTIONS, num_envs=2, **SMALL)
     bonus.warm_up(batch(space, 3, 2))
@@ -92,10 +99,10 @@ def test_every_bonus_reads_every_space_as_arrays_or_tensors(name, kind):
     assert bonus.update() == {}
 
 
-@pytest.mark.parametrize("kind", [*SPACES, *IMAGES])
+@pytest.mark.parametrize("kind", ALL)
 def test_the_encoding_is_that_of_the_environments(kind):
     """The quick ways for numbers and grey frames give what the one-by-one encoder of `rnd train` writes."""
-    space = (SPACES | IMAGES)[kind]
+    space = ALL[kind]
     encoder, obs = ObservationEncoder(space), batch(space, 2, 3)
     assert torch.equal(encoder(obs), encoder._one_by_one(obs, (2, 3)))
 
@@ -225,11 +232,12 @@ def test_gradients_are_not_needed_around_it():
         ("snd-vic", "dict"),
         ("drnd", "tuple"),
         ("noveld", "discrete"),
+        ("dynamics", "stack with numbers"),
     ],
 )
 def test_saved_bonuses_continue_exactly(name, kind, tmp_path):
     """Saved in the middle of a rollout: statistics, scale, weights, optimiser, draws, and what waits for the update."""
-    space = (SPACES | IMAGES)[kind]
+    space = ALL[kind]
     bonus = rnd.Bonus(name, space, action_space=ACTIONS, num_envs=2, keep=0.5, update_every=4, seed=7, **SMALL)
 
     def play(one, start, stop):
@@ -247,6 +255,34 @@ def test_saved_bonuses_continue_exactly(name, kind, tmp_path):
     assert np.array_equal(play(bonus, 6, 13), play(loaded, 6, 13))
     assert loaded.updates == bonus.updates == 3
     assert loaded.observation_space == space
+
+
+def test_a_bonus_of_an_older_version_reads_the_image_alone(tmp_path):
+    """Its file does not say what it reads."""
+    space, view = MIXED["stack with numbers"], IMAGES["stack"]
+    old = rnd.Bonus("rnd", view, num_envs=2, **SMALL)
+    old.observation_space = space  # what was saved for a dictionary with an image
+    old.save(tmp_path / "new.safetensors")
+    card, tensors = read_tensors(tmp_path / "new.safetensors", "rnd.bonus", "", 1)
+    del card["config"]["env"]["reads"]
+    write_tensors(tmp_path / "old.safetensors", tensors, "rnd.bonus", card)
+    obs = batch(space, 2)
+    loaded = rnd.Bonus.load(tmp_path / "old.safetensors", device="cpu")
+    assert np.array_equal(loaded.score(obs), old.score(obs["view"]))
+    with pytest.raises(UserError, match=r"lacks the state of bonus: .*vector"):
+        rnd.Bonus.load(tmp_path / "new.safetensors", device="cpu")
+
+
+def test_a_bonus_depends_on_every_part(tmp_path):
+    space = MIXED["stack with numbers"]
+    bonus, obs = rnd.Bonus("rnd", space, num_envs=2, **SMALL), batch(space, 2)
+    bonus.warm_up(batch(space, 20))
+    score, other = bonus.score(obs), batch(space, 2, seed=3)
+    for part in space:
+        assert (bonus.score(obs | {part: other[part]}) != score).all()
+    obs["arm"]["angle"][1, 0, 0] = np.nan
+    with pytest.raises(UserError, match=r"observation at \[1, 0\] \(leading shape, component\) is NaN"):
+        bonus.score(obs)
 
 
 def test_a_bonus_can_be_loaded_for_another_number_of_environments(tmp_path):
@@ -423,3 +459,22 @@ def test_a_missing_extra_names_the_command_that_installs_it(plugin, package, mon
 def test_gymnasium_spaces_of_a_real_environment():
     env = gymnasium.make("CartPole-v1")
     assert rnd.Bonus("rnd", env.observation_space, **SMALL).score(np.zeros((5, 4))).shape == (5,)
+
+
+@pytest.mark.parametrize("game", ["CartPole-v1", "FrozenLake-v1", "MiniGrid-Empty-5x5-v0", "ALE/Breakout-v5"])
+def test_sizes_and_rates_are_those_of_rnd_train(game):
+    expected = starting_config(game, {"bonus": "rnd"})
+    space = spaces.Box(0, 255, (4, 84, 84), np.uint8)  # as Atari's wrappers give it
+    if not game.startswith("ALE/"):
+        space = gym_factory(game)().observation_space
+    config = rnd.Bonus("rnd", space, num_envs=expected.env.num_envs, device="cpu").config
+    assert config.lr == (expected.bonus_lr or expected.lr)
+    for name in ("epochs", "minibatches", "keep", "bonus_options"):
+        assert getattr(config, name) == getattr(expected, name), name
+
+
+def test_images_of_other_sizes_have_the_preset_of_images():
+    config = rnd.Bonus("rnd", spaces.Box(0, 255, (64, 64, 3), np.uint8), device="cpu").config
+    assert (config.lr, config.epochs, config.keep, config.bonus_options.features) == (2.5e-4, 2, 0.25, 64)
+    given = rnd.Bonus("rnd", SPACES["vector"], lr=0.5, epochs=3, features=7, device="cpu").config
+    assert (given.lr, given.epochs, given.bonus_options.features, given.bonus_options.hidden) == (0.5, 3, 7, 128)

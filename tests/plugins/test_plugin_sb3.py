@@ -17,6 +17,7 @@ from stable_baselines3.common.logger import configure  # noqa: E402
 from stable_baselines3.common.vec_env import DummyVecEnv, VecFrameStack, VecNormalize  # noqa: E402
 
 import rnd  # noqa: E402
+from rnd.api import starting_config  # noqa: E402
 from rnd.foundation.errors import UserError  # noqa: E402
 from rnd.plugins.gymnasium import IntrinsicRewardEnv  # noqa: E402
 from rnd.plugins.sb3 import RNDPPO, IntrinsicRewardCallback, VecIntrinsicReward, final_observations  # noqa: E402
@@ -260,3 +261,30 @@ def test_rndppo_repeats_itself_for_a_seed():
         return torch.cat([p.flatten() for p in model.policy.parameters()])
 
     assert torch.equal(weights(), weights())
+
+
+def test_rndppo_has_the_rates_of_rnd_train_and_agents_of_before_keep_their_sizes(tmp_path):
+    model = RNDPPO("MlpPolicy", "CartPole-v1", device="cpu")
+    expected = starting_config("CartPole-v1", {"bonus": "rnd"})
+    assert model.learning_rate == expected.lr
+    assert (model.bonus.config.lr, model.bonus.config.bonus_options) == (expected.bonus_lr, expected.bonus_options)
+    paper = {"features": 512, "hidden": 256, "keep": None, "lr": 1e-4}
+    model = RNDPPO("MlpPolicy", "CartPole-v1", device="cpu", bonus_kwargs=paper)
+    model.bonus_kwargs = {}  # what an agent of rnd 0.2 with default sizes has saved
+    model.save(tmp_path / "old", exclude=["bonus_defaults"])
+    for env in (None, make_vec_env("CartPole-v1", 1)):
+        assert RNDPPO.load(tmp_path / "old", env=env).bonus.config.bonus_options.features == 512
+
+
+def test_the_bonus_of_rndppo_reads_what_vec_normalize_normalises():
+    venv = VecNormalize(make_vec_env("CartPole-v1", 2, seed=0), norm_reward=False)
+    model = RNDPPO("MlpPolicy", venv, **RNDPPO_SMALL)
+    bare = RNDPPO("MlpPolicy", make_vec_env("CartPole-v1", 2, seed=0), **RNDPPO_SMALL)
+    for each in (model, bare):
+        each.action_space.seed(0)
+        each.learn(16)  # the warm-up, whose actions are the same, and a rollout
+    first, second = (m.bonus.module.whiten.moments for m in (model, bare))
+    warm_up, rollout = RNDPPO_SMALL["warm_up_steps"] * 2, RNDPPO_SMALL["n_steps"] * 2
+    assert float(first.count) == pytest.approx(warm_up + rollout, abs=1e-3)
+    assert torch.allclose(first.mean, second.mean, atol=0.2)  # normalised observations would have std 1 instead
+    assert torch.allclose(first.std, second.std, atol=0.2)

@@ -105,6 +105,17 @@ def test_steps_of_an_environment_are_the_trainer():
         assert_equal(bonus.scaler, one.scaler, close=True)
 
 
+def test_the_entries_of_a_dictionary_space_are_read_also_nested():
+    arm = spaces.Dict({"angle": spaces.Box(-1, 1, (2,)), "name": spaces.Text(5)})
+    space = spaces.Dict({"view": spaces.Box(0, 255, (84, 84), np.uint8), "arm": arm})
+    one, two = (rnd.Bonus("rnd", space, num_envs=2, features=8, hidden=8, device="cpu") for _ in range(2))
+    view = torch.randint(0, 256, (2, 84, 84), dtype=torch.uint8)
+    obs = {"view": view, "arm": {"angle": torch.tensor([[0.1, 0.2], [0.3, -0.4]])}}
+    IntrinsicReward(one)._step(TensorDict({}, [2]), TensorDict(obs, [2]))
+    two.observe(obs)
+    assert torch.equal(one._pending[0].raw, two._pending[0].raw) and one._pending[0].raw.all()
+
+
 IMAGE = spaces.Box(0, 255, (12, 12, 3), np.uint8)
 
 
@@ -126,3 +137,16 @@ def test_images_are_found_under_torchrls_name():
     bonus = rnd.Bonus("rnd", IMAGE, num_envs=1, **SMALL)
     with pytest.raises(UserError, match=r"finds no 'image' among .*pixels.*; name it: IntrinsicReward\(bonus, in_key"):
         TransformedEnv(GymWrapper(Images()), IntrinsicReward(bonus, in_key="image")).rollout(2)
+
+
+def test_another_name_is_found_by_its_shape_or_asked_for():
+    bonus = rnd.Bonus("noveld", SPACE, num_envs=3, **SMALL)
+    found, known = IntrinsicReward(bonus), torch.randn(3, 4)
+    entries = {"state": known, "done": torch.zeros(3, 1, dtype=torch.bool), "reward": torch.zeros(3, 1)}
+    found._step(TensorDict(entries, [3]), TensorDict(entries, [3]))
+    assert found.in_keys == ["state"] and torch.equal(bonus._pending[0].next_obs[0], known)
+    entries |= {"goal": torch.zeros(3, 4)}
+    with pytest.raises(UserError, match=r"finds several observations: state, goal; name it"):
+        IntrinsicReward(bonus)._step(TensorDict(entries, [3]), TensorDict(entries, [3]))
+    IntrinsicReward(bonus, in_key="goal")._step(TensorDict(entries, [3]), TensorDict(entries, [3]))
+    assert torch.equal(bonus._pending[1].next_obs[0], entries["goal"])

@@ -91,7 +91,7 @@ def test_seeds_are_grouped_and_labelled_by_what_differs():
     assert [(group.label, len(group.runs)) for group in groups] == [("rnd", 3), ("none", 1)]
     presets = [Run(Path(game), preset(game)) for game in ("pitfall", "MiniGrid-MultiRoom-N4-S5-v1")]
     labels = [group.label for group in grouped(presets)]  # they differ in much more, which nobody chose
-    assert labels == ["rnd, cnn", "rnd, mlp"]
+    assert labels == ["rnd, cnn", "noveld, mlp"]
 
 
 def runs_with(*changes, game="montezuma"):
@@ -119,7 +119,7 @@ def test_folders_of_one_name_without_a_config_have_different_labels(tmp_path):
 
 def test_environments_stay_apart_and_one_label_has_one_colour():
     first = runs_with({"bonus": "none"}, {})
-    second = runs_with({}, {"bonus": "none"}, {"seed": 2}, game="CartPole-v1")
+    second = runs_with({"bonus": "rnd"}, {"bonus": "none"}, {"bonus": "rnd", "seed": 2}, game="CartPole-v1")
     groups = grouped([first[0], second[0], first[1], *second[1:]])
     found = [(group.env_id, group.label, len(group.runs)) for group in groups]
     montezuma = "ALE/MontezumaRevenge-v5"

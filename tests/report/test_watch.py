@@ -32,7 +32,7 @@ from rnd.report.watch import watch
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
     """A MiniGrid agent after a few rollouts."""
-    config = small("MiniGrid-MultiRoom-N2-S4-v0", "choices")
+    config = replace(small("MiniGrid-MultiRoom-N2-S4-v0", "choices"), bonus="rnd")
     config = replace(
         config,
         env=replace(config.env, num_envs=4),

@@ -8,6 +8,7 @@ from itertools import pairwise
 from statistics import fmean
 from typing import Any
 
+from rnd.config import Config
 from rnd.metrics.metrics import Row
 
 WINDOW = 20
@@ -39,12 +40,22 @@ CERTAIN = (
     "return is below its best; if it should be higher, try a larger --entropy-coef or a smaller --lr"
 )
 
+NEVER = "no reward yet: after {frames} frames no episode has returned more than {best:g}; try {what}"
+SELDOM = "the reward is not learned: it was found (best return {best:g}), but not by the last 100 episodes; try {what}"
+ZERO_AFTER = 0.25
+"""Share of its frames after which a run without rewards says what to try."""
+TOOK = (80_000, 520_000)
+"""Frames, about, that small tasks with doors or a key took until they were learned (docs/small-tasks.md)."""
+
 
 class RunHealth:
     """Reads the rows of a run; `warnings` are about the last of them."""
 
-    def __init__(self, columns: Mapping[str, Any]):
-        """From the metrics so far; `add` continues them."""
+    def __init__(self, columns: Mapping[str, Any], config: Config | None = None):
+        """From the metrics so far; `add` continues them. `config`: what to try depends on it; without it a run that
+        finds no reward is not named."""
+        self._config = config
+        self._row: Row = {}
         self._recent: deque[tuple[float, float]] = deque(maxlen=WINDOW)
         self._means: deque[float | None] = deque(maxlen=WINDOW)
         self._entropies: deque[float | None] = deque(maxlen=WINDOW)
@@ -56,6 +67,7 @@ class RunHealth:
         spread, share, best, mean = (
             row.get(name) for name in ("bonus_spread", "bonus_share", "return_best", "return_mean")
         )
+        self._row = row
         self._differ = best is not None and mean is not None and best > mean
         self._solved = (row.get("success") or 0.0) >= SOLVED
         self._means.append(mean)
@@ -65,7 +77,19 @@ class RunHealth:
 
     def warnings(self) -> list[str]:
         """What is wrong and what to try."""
-        return [text for text in (self._of_the_bonus(), self._of_the_policy()) if text]
+        return [text for text in (self._of_the_bonus(), self._of_the_policy(), self._of_the_reward()) if text]
+
+    def _of_the_reward(self) -> str | None:
+        """After a share of the frames: no episode, or none of the last 100, has a reward. Returns below 0 count where
+        they are all the same: a penalty per step until the end."""
+        config, best, mean = self._config, self._row.get("return_best"), self._row.get("return_mean")
+        frames = self._row.get("frames") or 0
+        if config is None or best is None or mean is None or frames < ZERO_AFTER * config.frames:
+            return None
+        what = "; ".join(ways_out(config, self._row))
+        if mean == best <= 0:
+            return NEVER.format(frames=f"{frames:,.0f}", best=best, what=what)
+        return SELDOM.format(best=best, what=what) if mean == 0 < best else None
 
     def _of_the_policy(self) -> str | None:
         known = [entropy for entropy in self._entropies if entropy is not None and 0 <= entropy < MIN_ENTROPY]
@@ -85,3 +109,19 @@ class RunHealth:
         else:
             text = SAME if spread < MIN_SPREAD else WEAK if share < MIN_SHARE else None
         return text.format(spread=spread, share=share) if text else None
+
+
+def ways_out(config: Config, row: Row) -> list[str]:
+    """What to try where no reward is found: another bonus, another horizon, more frames."""
+    if config.env.id.startswith("ALE/"):
+        return [f"more frames (--frames; the paper's runs have 1,966,080,000, this one {config.frames:,})"]
+    bonus = {"none": "rnd", "noveld": "rnd"}.get(config.bonus, "noveld")
+    why = "first visits within an episode: better with doors, keys and mazes" if bonus == "noveld" else "novelty"
+    found = [f"--bonus {bonus} ({why})"]
+    length, horizon = row.get("length_mean") or 0, 1 / max(1 - config.gamma_int, 1e-6)
+    if config.bonus != "none" and length > 1.5 * horizon:
+        gamma = f"{1 - 1 / length:.3f}"
+        found.append(f"--gamma-int {gamma} (episodes have {length:.0f} steps, the bonus looks {horizon:.0f} ahead)")
+    if config.frames < TOOK[1]:
+        found.append(f"more frames (such tasks took {TOOK[0]:,} to {TOOK[1]:,}; this run has {config.frames:,})")
+    return [*found, "docs/troubleshooting.md"]

@@ -32,10 +32,12 @@ from rnd.device.graphs import channels_last
 from rnd.envs.spaces import as_array, as_tensor, like, space_from_dict, space_to_dict
 from rnd.foundation.errors import UserError
 from rnd.foundation.files import read_errors
+from rnd.plugins.defaults import bonus_arguments, starting_config
 from rnd.plugins.episodes import EpisodeFeatures, EpisodeMemory
 from rnd.plugins.guards import anywhere, check_sizes
 from rnd.plugins.steps import StepEncoder, Steps, joined
-from rnd.training.ppo import NonFiniteLossError, laid_out_like
+from rnd.training.adam import Adam
+from rnd.training.ppo import NonFiniteLossError
 
 FORMAT, CARD = 1, "rnd.bonus"
 MAX_PENDING = 2**31
@@ -55,12 +57,15 @@ class Bonus:
     - `action_space`: needed by bonuses that read a_t (dynamics, snd-vic, e3b).
     - `lr`: learning rate of its optimiser, Adam.
     - `gamma`: discount of the running sum by whose std the reward is divided.
-    - `epochs`, `minibatches`: of an update; a minibatch is N / minibatches whole environments. The default is the
-      paper's 4, or the largest number below it that divides N.
+    - `epochs`, `minibatches`: of an update; a minibatch is N / minibatches whole environments. The default of the
+      second is the paper's 4, or the largest number below it that divides N.
     - `update_every`: update by itself after so many steps. Without it you call `update`.
     - `device`: `auto`, `cpu`, `cuda`, `cuda:1`.
     - `seed`: of its networks and random draws.
     - `options`: those of the bonus, as `features=512, hidden=256, keep=None, clip=5.0` (docs/bonuses.md).
+
+    What is not given of `lr`, `epochs`, `features`, `hidden` and `keep` is that of `rnd train` for the same kind of
+    observations: numbers, choices, images, or frames as those of Atari (docs/plugins.md has the table).
     """
 
     def __init__(
@@ -71,15 +76,18 @@ class Bonus:
         num_envs: int = 1,
         action_space: Any = None,
         gamma: float = 0.99,
-        lr: float = 1e-4,
-        epochs: int = 4,
+        lr: float | None = None,
+        epochs: int | None = None,
         minibatches: int | None = None,
         update_every: int | None = None,
         device: str = "auto",
         seed: int = 0,
         **options: Any,
     ):
-        given = open_options(BonusOptions, options)
+        own = bonus_arguments(starting_config(observation_space))
+        own |= {key: value for key, value in (("lr", lr), ("epochs", epochs)) if value is not None}
+        lr, epochs = own.pop("lr"), own.pop("epochs")
+        given = open_options(BonusOptions, own | options)
         assert isinstance(given, BonusOptions)
         config = Config(
             env=EnvConfig(id="your environment", num_envs=num_envs, frame_skip=1),
@@ -118,8 +126,8 @@ class Bonus:
         kind = BONUSES.load(config.bonus)
         self.reads_action: bool = kind.reads_action
         self.reads_obs: bool = kind.reads_obs or kind.reads_action
-        spaces = observation_space, action_space
-        self.encoder = StepEncoder(config.bonus, *spaces, self.reads_obs, self.reads_action, self.device)
+        spaces, reads = (observation_space, action_space), config.env.reads
+        self.encoder = StepEncoder(config.bonus, *spaces, self.reads_obs, self.reads_action, self.device, reads)
         self.spec = self.encoder.spec(config.env.id)
         if saved is not None and (problem := shape_mismatch(config, self.spec, {"bonus": saved}, ("bonus",))):
             raise UserError(f"it {problem}")
@@ -132,7 +140,7 @@ class Bonus:
         """The episodes since `freeze`."""
         self.trained = [p for p in self.module.parameters() if p.requires_grad]
         # The same optimiser as the agent's: it treats every parameter by itself, so the weights are the same too.
-        self.optimizer = torch.optim.Adam(self.trained, lr=config.lr, fused=True) if self.trained else None
+        self.optimizer = Adam([(self.trained, config.lr)]) if self.trained else None
         self.generator = torch.Generator(self.device)
         self.generator.manual_seed(draw_seed(config.seed, 1, 0, 0))
         self.frozen = False
@@ -310,7 +318,7 @@ class Bonus:
                 loss = self.module.loss(moves, target, keep_TN[:, rows].reshape(1, -1), config.keep)
                 if not bool(torch.isfinite(loss)):
                     raise NonFiniteLossError({"bonus_loss": float(loss)})
-                self.optimizer.zero_grad(set_to_none=True)
+                self.optimizer.zero_grad()
                 loss.backward()
                 self.optimizer.step()
                 total += loss.detach()
@@ -321,12 +329,11 @@ class Bonus:
     @anywhere
     def state_dict(self) -> dict[str, Any]:
         """Everything that the next reward and the next update depend on: nested dicts of tensors and plain values."""
-        moments = self.optimizer.state_dict()["state"] if self.optimizer else {}
         pending = joined(self._pending)._asdict() if self._pending else {}
         return {
             "module": dict(self.module.state_dict()),
             "scaler": dict(self.scaler.state_dict()),
-            "optimizer": {str(i): dict(values) for i, values in moments.items()},
+            "optimizer": self.optimizer.state_dict() if self.optimizer else {},
             "generator": {"device": self.device.type, "state": self.generator.get_state()},
             "pending": {name: value for name, value in pending.items() if value is not None},
             "episodes": self._episodes.state_dict() if self._episodes else {},
@@ -345,12 +352,7 @@ class Bonus:
             scaler["carry_N"] = scaler["carry_N"].mean().expand(n)
         self.scaler.load_state_dict(scaler, strict)
         if self.optimizer is not None:
-            moments = {
-                int(i): {name: laid_out_like(self.trained[int(i)], value) for name, value in values.items()}
-                for i, values in state["optimizer"].items()
-            }
-            groups = self.optimizer.state_dict()["param_groups"]
-            self.optimizer.load_state_dict({"state": moments, "param_groups": groups})
+            self.optimizer.load_state_dict(state["optimizer"])
         if state["generator"]["device"] == self.device.type:  # the draws of other devices differ
             self.generator.set_state(state["generator"]["state"].cpu())
         pending = {name: value.to(self.device) for name, value in state["pending"].items()}
@@ -404,7 +406,9 @@ class Bonus:
         path = Path(path)
         with read_errors(path, "a bonus saved by rnd"):
             card, tensors = read_tensors(path, CARD, "a bonus saved by rnd", FORMAT)
-            config, state = Config.from_dict(card["config"]), unpack(card["state"], tensors)
+            plain_config, state = card["config"], unpack(card["state"], tensors)
+            # those of rnd 0.2 and before have read the first image alone
+            config = Config.from_dict(plain_config | {"env": {"reads": "image"} | plain_config["env"]})
             trust.check(dataclasses.replace(config, env=EnvConfig()), path, trusted)
             plain = {name: unpack(card[name], tensors) for name in ("observation_space", "action_space")}
             check_sizes(config, state, plain["observation_space"])

@@ -17,14 +17,17 @@ import torch
 from gymnasium import spaces
 from torch import nn
 
+from rnd.config import Config
 from rnd.envs.spaces import replace_rows
 from rnd.foundation.errors import UserError, install
 from rnd.plugins.bonus import Bonus
+from rnd.plugins.defaults import bonus_arguments, starting_config
 from rnd.plugins.reward import Combine, IntrinsicRewardMixin
 from rnd.training.returns import two_streams
 
 try:
     from stable_baselines3 import PPO
+    from stable_baselines3.common.base_class import maybe_make_env
     from stable_baselines3.common.buffers import RolloutBuffer
     from stable_baselines3.common.callbacks import BaseCallback
     from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
@@ -155,8 +158,13 @@ class TwoHeadMultiInputPolicy(TwoValueHeads, MultiInputActorCriticPolicy):
 
 
 class RNDPPO(PPO):
-    """PPO with the paper's exploration and two value heads. Defaults are the paper's; arguments that are not listed are
-    PPO's.
+    """PPO with the paper's exploration and two value heads. Arguments that are not listed are PPO's.
+
+    Defaults are the paper's, but for the learning rate and the sizes and rates of the bonus, which are those with which
+    `rnd train` starts on the same kind of observations.
+
+    With `VecNormalize` as the outermost wrapper the policy reads normalised observations, and the bonus those of the
+    environments, which it normalises itself.
 
     - `gamma`: discount of the extrinsic stream.
     - `gamma_int`: discount of the intrinsic stream.
@@ -181,7 +189,7 @@ class RNDPPO(PPO):
         self,
         policy: str | type[ActorCriticPolicy],
         env: Any,
-        learning_rate: float | Schedule = 1e-4,
+        learning_rate: float | Schedule | None = None,
         n_steps: int = 128,
         batch_size: int = 256,
         n_epochs: int = 4,
@@ -202,10 +210,14 @@ class RNDPPO(PPO):
         _init_setup_model: bool = True,
         **ppo: Any,
     ):
+        env = None if env is None else maybe_make_env(env, ppo.get("verbose", 0))
+        # `load` sets the model up later, after it has set what was saved. Agents of rnd 0.2 and before have not saved
+        # the sizes of their bonus: they are the paper's.
+        start = starting_config(env.observation_space) if _init_setup_model and env is not None else Config()
         super().__init__(
             policy,
             env,
-            learning_rate=learning_rate,
+            learning_rate=start.lr if learning_rate is None else learning_rate,
             n_steps=n_steps,
             batch_size=batch_size,
             n_epochs=n_epochs,
@@ -219,6 +231,7 @@ class RNDPPO(PPO):
             _init_setup_model=False,
             **ppo,
         )
+        self.bonus_defaults = bonus_arguments(start)
         self.gamma_int, self.ext_coef, self.int_coef, self.episodic_int = gamma_int, ext_coef, int_coef, episodic_int
         self.bonus_name, self.bonus_kwargs, self.warm_up_steps = bonus, bonus_kwargs or {}, warm_up_steps
         self.warmed_up = False
@@ -231,13 +244,13 @@ class RNDPPO(PPO):
             raise UserError(
                 "RNDPPO needs a policy with two value heads: derive yours from rnd.plugins.sb3.TwoValueHeads"
             )
-        arguments = {"gamma": self.gamma_int, "device": str(self.device), "seed": self.seed or 0, **self.bonus_kwargs}
+        arguments = {"gamma": self.gamma_int, "device": str(self.device), "seed": self.seed or 0}
         self.bonus = Bonus(
             self.bonus_name,
             self.observation_space,
             action_space=self.action_space,
             num_envs=self.n_envs,
-            **arguments,
+            **self.bonus_defaults | arguments | self.bonus_kwargs,
         )
 
     def collect_rollouts(
@@ -252,6 +265,7 @@ class RNDPPO(PPO):
         callback.on_rollout_start()
         self.bonus.reset_episodes(self._last_episode_starts)
         seen: dict[str, list[Any]] = {name: [] for name in ("obs", "actions", "next_obs", "dones", "values", "cut")}
+        obs = self._original(self._last_obs)
         for step in range(n_rollout_steps):
             if self.use_sde and (step == 0 or (self.sde_sample_freq > 0 and step % self.sde_sample_freq == 0)):
                 self.policy.reset_noise(env.num_envs)
@@ -265,14 +279,14 @@ class RNDPPO(PPO):
                 return False
             self._update_info_buffer(infos, dones)
             rollout_buffer.add(self._last_obs, actions, rewards, self._last_episode_starts, values[:, 0], log_probs)
-            following = final_observations(new_obs, dones, infos)
+            following, original = self._seen_by_bonus(new_obs, dones, infos)
             for name, value in zip(
                 seen,
-                (self._last_obs, actions, following, dones, values.cpu().numpy(), self._values_at_limits(infos, dones)),
+                (obs, actions, following, dones, values.cpu().numpy(), self._values_at_limits(infos, dones)),
                 strict=True,
             ):
                 seen[name].append(value)
-            self._last_obs, self._last_episode_starts = new_obs, dones
+            self._last_obs, self._last_episode_starts, obs = new_obs, dones, original
         with torch.no_grad():
             last = self.policy.predict_values(obs_as_tensor(self._last_obs, self.device))
         self._finish(rollout_buffer, {name: stacked(values) for name, values in seen.items()}, last.cpu().numpy())
@@ -314,6 +328,18 @@ class RNDPPO(PPO):
                     values_N[i] = float(self.policy.predict_values(final)[0, 0])
         return values_N
 
+    def _original(self, obs: Any) -> Any:
+        """The newest observations, as the environments gave them."""
+        return obs if self._vec_normalize_env is None else self._vec_normalize_env.get_original_obs()
+
+    def _seen_by_bonus(self, obs: Any, dones: np.ndarray, infos: Any) -> tuple[Any, Any]:
+        """s_{t+1}, and the observations after resets, as the environments gave them."""
+        original, normalizer = self._original(obs), self._vec_normalize_env
+        if normalizer is not None:
+            ends = {i: infos[i]["terminal_observation"] for i in np.flatnonzero(dones).tolist()}
+            return replace_rows(original, {i: normalizer.unnormalize_obs(end) for i, end in ends.items()}), original
+        return final_observations(obs, dones, infos), original
+
     def _within_bounds(self, actions: np.ndarray) -> Any:
         if not isinstance(self.action_space, spaces.Box):
             return actions
@@ -325,7 +351,7 @@ class RNDPPO(PPO):
         """The steps of a random policy, for the observation statistics."""
         for _ in range(self.warm_up_steps):
             obs, _, dones, infos = env.step(np.stack([self.action_space.sample() for _ in range(env.num_envs)]))
-            self.bonus.warm_up(final_observations(obs, dones, infos))
+            self.bonus.warm_up(self._seen_by_bonus(obs, dones, infos)[0])
             self._last_obs, self._last_episode_starts = obs, dones
         self.warmed_up = True
 

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from rnd.config import Reads
 from rnd.data.transitions import Transitions, steps_per_chunk
 from rnd.envs.spaces import ActionEncoder, ObservationEncoder, as_tensor
 from rnd.envs.spec import ActionSpec, EnvSpec
@@ -61,7 +62,10 @@ class Steps(NamedTuple):
     def chunked(self, function: Callable[[Transitions], Tensor]) -> Tensor:
         """`function` of the transitions, [T, N, ...], in the same portions as the trainer's."""
         total, envs = self.raw.shape
-        size = steps_per_chunk(self.raw.device, envs)
+        size = steps_per_chunk(self.next_obs, envs)
+        if total <= size:
+            whole: Tensor = function(self.transitions())[0].unflatten(0, (-1, envs))
+            return whole
         parts = [function(self.part(slice(t, t + size)).transitions()) for t in range(0, total, size)]
         return torch.cat([part[0].unflatten(0, (-1, envs)) for part in parts])
 
@@ -73,7 +77,8 @@ def joined(pending: list[Steps]) -> Steps:
 
 
 class StepEncoder:
-    """Encodes what the bonus `name` reads of a step: s_{t+1}, s_t with `reads_obs`, a_t too with `reads_action`."""
+    """Encodes what the bonus `name` reads of a step: s_{t+1}, s_t with `reads_obs`, a_t too with `reads_action`.
+    `reads`: what of observations with images."""
 
     def __init__(
         self,
@@ -83,11 +88,12 @@ class StepEncoder:
         reads_obs: bool,
         reads_action: bool,
         device: torch.device,
+        reads: Reads = "all",
     ):
         if reads_action and action_space is None:
             raise UserError(f"the bonus {name} reads actions: give it action_space=env.action_space")
         self.name, self.reads_obs, self.device = name, reads_obs, device
-        self.observations = ObservationEncoder(observation_space)
+        self.observations = ObservationEncoder(observation_space, reads=reads)
         self.actions = ActionEncoder(action_space) if reads_action else None
 
     def spec(self, env_id: str) -> EnvSpec:
@@ -124,7 +130,8 @@ class StepEncoder:
     def encoded(self, obs: Any) -> Tensor:
         """Observations as the networks read them. Refuses numbers that would stay in the statistics for ever."""
         encoded = self.observations(obs).to(self.device)
-        if encoded.is_floating_point() and not bool(torch.isfinite(encoded).all()):
-            where = (~torch.isfinite(encoded)).nonzero()[0].tolist()
+        numbers = self.observations.numbers(encoded)
+        if numbers is not None and not bool(torch.isfinite(numbers).all()):
+            where = (~torch.isfinite(numbers)).nonzero()[0].tolist()
             raise UserError(f"the observation at {where} (leading shape, component) is NaN or infinite")
         return encoded

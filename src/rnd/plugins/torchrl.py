@@ -17,6 +17,7 @@ import torch
 from gymnasium import spaces
 from torch import Tensor
 
+from rnd.envs.spaces import nested
 from rnd.foundation.errors import UserError, install
 from rnd.plugins.bonus import Bonus
 
@@ -27,6 +28,10 @@ try:
 except ImportError as error:
     raise ImportError(f"rnd.plugins.torchrl needs TorchRL: {install('torchrl')}") from error
 
+NAMES: Sequence[Any] = ("observation", "pixels")
+"""What TorchRL calls the observation of a Gymnasium environment."""
+NOT_OBSERVED = ("reward", "done", "terminated", "truncated", "action")
+
 
 class IntrinsicReward(Transform):
     """Writes the scaled intrinsic reward of every step. The reward of the environment stays as it is.
@@ -36,14 +41,16 @@ class IntrinsicReward(Transform):
     the paper's agent to the bit. Use one of the two ways.
 
     - `bonus`: a `rnd.Bonus` for the number of environments.
-    - `in_key`: the observation; default "observation", or "pixels" where TorchRL calls it so, as it does with images.
-      With a dictionary space, the keys of the space are read instead.
+    - `in_key`: the key of the observation, a name or a tuple of names. Without it "observation" is read, or "pixels",
+      as TorchRL calls images, or else the only entry that has the shape of the bonus's observation space. With a
+      dictionary space, the keys of the space are read instead.
     - `out_key`: where the intrinsic reward is written.
     """
 
     def __init__(self, bonus: Bonus, in_key: Any = None, out_key: Any = "intrinsic_reward"):
         super().__init__(in_keys=["observation" if in_key is None else in_key], out_keys=[out_key])
-        self.bonus, self._names = bonus, ("observation", "pixels") if in_key is None else (in_key,)
+        self._names: Sequence[Any]
+        self.bonus, self._names = bonus, NAMES if in_key is None else [in_key]
 
     def freeze(self, frozen: bool = True) -> None:
         """From now on (or until `freeze(False)`) the bonus does not change: for evaluation."""
@@ -71,16 +78,17 @@ class IntrinsicReward(Transform):
         return tensordict
 
     def _observe(self, before: TensorDictBase, after: TensorDictBase, arrange: Any) -> Tensor:
+        next_obs = self._observation(after, arrange)  # first: it finds the key, among fewer entries
         obs = self._observation(before, arrange) if self.bonus.reads_obs else None
         actions = arrange(self._action(before)) if self.bonus.reads_action else None
         done = arrange(after.get("done")) if self.bonus.reads_episodes else None
-        reward: Tensor = self.bonus.observe(self._observation(after, arrange), obs, actions, done=done)
+        reward: Tensor = self.bonus.observe(next_obs, obs, actions, done=done)
         return reward
 
     def _observation(self, tensordict: TensorDictBase, arrange: Any) -> Any:
-        space = self.bonus.observation_space
-        if isinstance(space, spaces.Dict):
-            return {name: arrange(self._first(tensordict, (name,))) for name in space.spaces}
+        if isinstance(self.bonus.observation_space, spaces.Dict):
+            keys = {path: path if len(path) > 1 else path[0] for path in self.bonus.encoder.observations.leaves}
+            return nested({path: arrange(self._first(tensordict, (key,))) for path, key in keys.items()})
         return arrange(self._first(tensordict, self._names))
 
     def _first(self, tensordict: TensorDictBase, names: Sequence[Any]) -> Tensor:
@@ -89,9 +97,21 @@ class IntrinsicReward(Transform):
             found: Tensor | None = tensordict.get(name, None)
             if found is not None:
                 return found
-        keys = ", ".join(map(str, tensordict.keys()))
+        fitting = self._fitting(tensordict) if names is NAMES else []
+        if len(fitting) == 1:
+            self._names = self.in_keys = [fitting[0]]
+            return self._first(tensordict, self._names)
+        keys = ", ".join(map(str, fitting or tensordict.keys()))
         wanted = " or ".join(repr(name) for name in names)
-        raise UserError(f"IntrinsicReward finds no {wanted} among {keys}; name it: IntrinsicReward(bonus, in_key=...)")
+        several = f"IntrinsicReward finds several observations: {keys}" if fitting else ""
+        none = f"IntrinsicReward finds no {wanted} among {keys}"
+        raise UserError(f"{several or none}; name it: IntrinsicReward(bonus, in_key=...)")
+
+    def _fitting(self, tensordict: TensorDictBase) -> list[Any]:
+        """The entries that may be the observation: they have its shape."""
+        shape, known = self.bonus.observation_space.shape, {*NOT_OBSERVED, *self.out_keys}
+        entries = tensordict.items(include_nested=True, leaves_only=True)
+        return [key for key, x in entries if key not in known and tuple(x.shape[tensordict.ndim :]) == shape]
 
     def _action(self, tensordict: TensorDictBase) -> Tensor:
         """TorchRL's discrete actions are one-hot by default."""

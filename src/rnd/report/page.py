@@ -175,7 +175,7 @@ def card(group: Group) -> Html:
     tiles = [markup(tile, name, "long" if len(value) > 14 else "", value) for name, value in facts(group)]
     left_out = len(group.left_out)
     words = f"{left_out} unfinished: dashed in the charts, and not in the means" if left_out else ""
-    advice = [f"{run.name}: {text}" for run in group.runs for text in RunHealth(run.metrics).warnings()]
+    advice = [f"{run.name}: {text}" for run in group.runs for text in RunHealth(run.metrics, run.config).warnings()]
     notes = [markup('<p class="note">{}</p>', text) for text in ([words] if words else []) + advice]
     return markup(
         '<article class="card"><h4>{}{}</h4><dl class="tiles">{}</dl>{}</article>', *heading(group), tiles, notes

@@ -21,10 +21,11 @@ from rnd import envs
 from rnd.checkpoint.export import SavedAgent
 from rnd.config import Config
 from rnd.data.transitions import Transitions
-from rnd.envs.factories import flattens, gym_factory, make_env
+from rnd.envs.factories import gym_factory, make_env, reads
 from rnd.envs.gym_env import GymEnv
 from rnd.envs.interface import VectorEnv
 from rnd.envs.local import LocalEnvs
+from rnd.envs.spec import SCREEN
 from rnd.envs.splitmix import environment_seed
 from rnd.foundation.errors import UserError
 from rnd.report.events import Events
@@ -164,7 +165,7 @@ def environment(config: Config, seed: int, number: int) -> tuple[VectorEnv, Any]
         single_env = make_env(replace(config, seed=seed), number)
     else:
         factory = partial(gym_factory(env_id), **_image_of(env_id))
-        single_env = GymEnv(factory, env_id, own_seed, flattens(config))
+        single_env = GymEnv(factory, env_id, own_seed, reads(config))
     return LocalEnvs(lambda _: single_env, 1), single_env
 
 
@@ -192,9 +193,9 @@ def screen(single_env: Any, obs: np.ndarray) -> np.ndarray:
 
 
 def as_image(obs: np.ndarray) -> np.ndarray:
-    """An observation as a grey image; a vector as a square of pixels, 0 to 1 as black to white."""
-    if obs.ndim == 2:
-        return obs
+    """An observation as a grey image, the first of several; a vector as a square of pixels, 0 to 1 black to white."""
+    if obs.dtype == np.uint8:
+        return obs.reshape(-1)[: SCREEN * SCREEN].reshape(SCREEN, SCREEN)
     side = math.isqrt(len(obs) - 1) + 1
     pixels = np.zeros(side * side, np.uint8)
     pixels[: len(obs)] = np.clip(obs * 255, 0, 255).astype(np.uint8)

@@ -17,9 +17,9 @@ from pathlib import Path
 from PIL import Image
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))
+sys.path.insert(0, str(ROOT / "tests" / "report"))
 
-from tests.report.browser import Browser  # noqa: E402
+from browser import Browser  # noqa: E402
 
 from rnd import cli  # noqa: E402
 

@@ -24,8 +24,9 @@ from typing import Any
 
 import numpy as np
 
+sys.path.append(str(Path(__file__).parents[1] / "tests"))  # tasks.py
 RESULTS = Path(__file__).parent / "results" / "small_tasks.jsonl"
-BONUSES = ("rnd", "none", "count", "snd-v", "snd-vic", "drnd", "noveld")
+BONUSES = ("rnd", "none", "count", "noveld", "e3b", "snd-v", "snd-vic", "drnd")
 
 
 @dataclass(frozen=True)
@@ -95,6 +96,11 @@ TASKS = {
     "MountainCarContinuous": Task("MountainCarContinuous-v0", 400_000, 85),
     "PointMaze U": Task("small_tasks:point_maze_u", 100_000, 0.9, needs=ROBOTICS),
     "PointMaze Medium": Task("small_tasks:point_maze_medium", 300_000, 0.9, needs=ROBOTICS),
+    "FourRooms": Task("rnd/FourRooms", 150_000, 0.9),
+    "FourRooms, noisy TV": Task("grid_tasks:four_rooms_noisy_tv", 300_000, 0.9),
+    "KeyDoor choices": Task("tasks:key_choices", 200_000, 0.9),
+    "KeyDoor vector": Task("tasks:key_vector", 150_000, 0.9),
+    "KeyDoor moving": Task("grid_tasks:moving_key", 150_000, 0.9),
     "FrozenLake 8x8": Task("FrozenLake8x8-v1", 300_000, 0.7),
     "Taxi": Task("small_tasks:taxi", 600_000, 7),
     "DeepSea-20": Task("rnd/DeepSea-20", 300_000, 0.9),
@@ -102,9 +108,10 @@ TASKS = {
     "MultiRoom-N4-S5": Task("MiniGrid-MultiRoom-N4-S5-v1", 600_000, 0.9),
     "DoorKey-8x8": Task("MiniGrid-DoorKey-8x8-v0", 600_000, 0.9),
     "KeyCorridorS3R3": Task("MiniGrid-KeyCorridorS3R3-v0", 600_000, 0.9),
+    "KeyDoor images": Task("tasks:key_image", 100_000, 0.9),
     "MultiRoom-N2 images": Task("small_tasks:multi_room_images", 150_000, 0.9),
 }
-"""In the order in which they run: the quick ones first."""
+"""In the order in which they run within a seed."""
 
 
 def train(name: str, bonus: str, seed: int, deadline: float) -> dict[str, Any] | None:
@@ -189,7 +196,7 @@ def main() -> None:
     parser.add_argument("--list", action="store_true")
     options = parser.parse_args()
     done = {(r["task"], r["bonus"], r["seed"]) for r in read(options.out)}
-    runs = [(t, b, s) for t in options.tasks for s in options.seeds for b in options.bonuses if (t, b, s) not in done]
+    runs = [(t, b, s) for s in options.seeds for t in options.tasks for b in options.bonuses if (t, b, s) not in done]
     missing = {TASKS[t].needs for t, _, _ in runs if TASKS[t].needs and not installed(TASKS[t].needs)}
     runs = [run for run in runs if TASKS[run[0]].needs not in missing]
     for package in missing:

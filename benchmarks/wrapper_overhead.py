@@ -38,10 +38,6 @@ class Options:
     """What is stepped."""
 
 
-SMALL: dict[str, Any] = {"features": 64, "hidden": 128}
-"""Sizes of the bonus for vectors: those of the presets. For images they are the paper's."""
-
-
 def one_env(env_id: str) -> gymnasium.Env[Any, Any]:
     if not env_id.startswith("ALE/"):
         env: gymnasium.Env[Any, Any] = gym_factory(env_id)()
@@ -64,10 +60,9 @@ def main() -> None:
     options = parse(Options, sys.argv[1:], prog="wrapper_overhead.py", description=str(__doc__))
     torch.set_num_threads(1)
     for env_id in options.env_ids:
-        sizes = {} if env_id.startswith("ALE/") else SMALL
         makers = [lambda env_id=env_id: one_env(env_id)] * options.envs
         bare = SyncVectorEnv(makers, autoreset_mode=AutoresetMode.SAME_STEP)
-        bonus = rnd.Bonus("rnd", bare.single_observation_space, num_envs=options.envs, device="cpu", **sizes)
+        bonus = rnd.Bonus("rnd", bare.single_observation_space, num_envs=options.envs, device="cpu")
         ways = {"bare": bare, "frozen": IntrinsicReward(bare, bonus), "learning": IntrinsicReward(bare, bonus)}
         bonus.update_every = 128
         ways["learning"].reset(seed=0)

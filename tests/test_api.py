@@ -16,7 +16,7 @@ TINY = {"env": {"num_envs": 4}, "rollout_steps": 16, "writers": "none", "quiet":
 @pytest.fixture(scope="module")
 def agent(tmp_path_factory):
     out = str(tmp_path_factory.mktemp("runs"))
-    return rnd.train("CartPole-v1", frames=256, out=out, bonus_options={"features": 16}, **TINY)
+    return rnd.train("CartPole-v1", frames=256, out=out, bonus="rnd", bonus_options={"features": 16}, **TINY)
 
 
 def test_train_is_the_command(agent):

@@ -16,8 +16,7 @@ NOTEBOOK = ROOT / "examples" / "notebook.ipynb"
 WITH_BLOCKS = [page for page in PAGES if python_blocks(page)]
 SMALLER = {
     "frames=250_000": "frames=4_000",
-    "learn(300_000": "learn(600",
-    "learn(100_000": "learn(600",
+    "learn(150_000": "learn(600",
 }
 """Numbers of steps that take minutes, and those for the test."""
 EXCLUDED = {

@@ -36,6 +36,7 @@ SMALLER = {
     "rnd paper figure7 --jobs 4": "--scale 0.000001 --only venture-none",
     "rnd paper bonuses --game gravitar --frames 50000000 --only snd-v": "--scale 0.0002 --seed 1",
     "rnd paper bonuses --game MiniGrid-MultiRoom-N4-S5-v1 --jobs 2": "--scale 0.005",
+    "rnd sweep MountainCar-v0 --trials 12 --frames 60000": "--trials 2 --frames 2000 --finals 0",
     "python benchmarks/small_tasks.py --jobs 2": "--tasks MountainCarContinuous --bonuses rnd --seeds 6",
 }
 """Commands of more than five minutes, and the flags that stand beside them for a smaller size."""
@@ -65,6 +66,7 @@ def make_env():
 WORKS = (
     "rnd.run.start",
     "rnd.jobs.seeds.train_seeds",
+    "rnd.sweep.sweep.search",
     "rnd.run.resume",
     "rnd.report.runs.expand",
     "rnd.report.watch.watch",
@@ -170,8 +172,9 @@ def test_a_command_can_be_read(command, tmp_path, monkeypatch):
 
 def parse(arguments: list[str], folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Everything that `rnd` does with its arguments before its work begins."""
-    (folder / "runs/NAME").mkdir(parents=True)
-    (folder / "runs/NAME/config.json").write_text("{}")
+    for name in ("runs/NAME/config.json", "runs/sweep-mountaincar-v0-noveld-mlp/best.json"):
+        (folder / name).parent.mkdir(parents=True)
+        (folder / name).write_text("{}")
     write_own(folder)
     monkeypatch.chdir(folder)
     monkeypatch.syspath_prepend(folder)
@@ -179,7 +182,7 @@ def parse(arguments: list[str], folder: Path, monkeypatch: pytest.MonkeyPatch) -
     def reached(*_: object, **__: object) -> None:
         raise ReachedError
 
-    monkeypatch.setattr("rnd.api.kind_of", lambda game, flatten: "numbers")  # it makes the environment
+    monkeypatch.setattr("rnd.api.kind_of", lambda game, reads: "numbers")  # it makes the environment
     for name in WORKS:
         monkeypatch.setattr(name, reached)
     with pytest.raises((ReachedError, SystemExit)) as end:  # --help exits
@@ -234,7 +237,11 @@ def test_a_command_runs_as_pasted(command, clone):
     [("MiniGrid-MultiRoom-N4-S5-v1", "cells per episode 2.5"), ("ALE/Pitfall-v5", "rooms 3 (2.5 per episode)")],
 )
 def test_a_score_has_three_digits_and_counts_cells_per_episode(env_id, places):
-    result = Evaluation(env_id, 10, 1, False, [0.6838, 0.7012], [5, 5], [[1, 2], [1, 2, 3]], np.zeros(5), 0.0)
+    scores, rooms, cells = [0.6838, 0.7012], [[1, 2], [1, 2, 3]], env_id.startswith("MiniGrid")
+    result = Evaluation(env_id, 10, 1, False, scores, [5, 5], rooms, np.zeros(5), 0.0, cells)
+    assert {name for name in result.to_dict() if "rooms" in name} == (
+        set() if cells else {"rooms", "rooms_per_episode"}
+    )
     said = evaluate.described(result)
     assert said.startswith(
         "mean return 0.693 (95%: 0.684 to 0.701), median 0.693, interquartile mean 0.693, best 0.701"

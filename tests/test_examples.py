@@ -28,7 +28,8 @@ def load(name):
 
 
 def test_all_examples_are_run_here():
-    elsewhere = {"novelty_alarm", "tensor_gridworld", "rsl_rl_corridor"}  # tests of their subjects run these
+    # tests of their subjects run these
+    elsewhere = {"novelty_alarm", "tensor_gridworld", "rsl_rl_corridor", "crafter_env"}
     assert {path.stem for path in EXAMPLES.glob("*.py")} == {*SIZES} | elsewhere
 
 
@@ -50,9 +51,13 @@ def test_the_off_policy_example_runs():
     assert np.isfinite(module.main(args))
 
 
+@pytest.mark.long
 def test_the_detector_raises_the_alarm_before_the_episode_fails():
     module = load("novelty_alarm")
     assert module.main(module.Args(fault="dead-motor", episodes=40)) > 0.9
+
+
+def test_the_example_of_the_detector_is_short():
     assert len((EXAMPLES / "novelty_alarm.py").read_text().splitlines()) < 60
 
 

@@ -31,7 +31,7 @@ ENVS = 4
 
 def small(game: str = "CartPole-v1", iterations: int = 4, **changes) -> Config:
     """A run of a second: 4 environments, rollouts of 8 steps, narrow networks."""
-    config = preset(game)
+    config = dataclasses.replace(preset(game), bonus="rnd")
     backend = "ale" if config.env.id.startswith("ALE/") else "auto"
     env = {"num_envs": ENVS, "workers": 0, "backend": backend} | changes.pop("env", {})
     env = dataclasses.replace(config.env, **env)
@@ -140,7 +140,7 @@ class Rnd:
 
 
 IMAGE_FLAGS = [
-    *("--env.num-envs", "4", "--rollout-steps", "8", "--device", "cpu", "--threads", "1"),
+    *("--bonus", "rnd", "--env.num-envs", "4", "--rollout-steps", "8", "--device", "cpu", "--threads", "1"),
     *("--bonus-options.features", "16", "--bonus-options.hidden", "16", "--bonus-options.random-steps", "1"),
     *("--out", ".", "--name", "run"),
 ]

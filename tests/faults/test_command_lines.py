@@ -140,6 +140,14 @@ def test_half_of_torchruns_variables_get_one_line_and_code_2(variables, hint, fo
     assert answer.code == 2 and hint in answer.output and answer.output.count("\n") == 1, answer
 
 
+def test_a_wrong_flag_is_told_by_one_rank(forked):
+    for rank, said in ((0, 1), (1, 0)):
+        variables = {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2"}
+        meeting = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "1"}
+        answer = forked(["train", "CartPole-v1", "--leraning-rate", "1"], variables | meeting)
+        assert answer.code == 2 and answer.output.count("unknown flag") == said, answer
+
+
 def test_several_values_of_one_flag(forked):
     """The name stands before the flags; all values reach the flag."""
     answer = forked(["paper", "figure2", "--data", "missing", "--examples", "1", "1024"], {})

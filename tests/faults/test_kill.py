@@ -18,13 +18,14 @@ from rnd.metrics import tensorboard
 
 LONG_ENOUGH = str(10**6 * FRAMES)
 EVERY = 2
+ROOT = Path(__file__).parents[2]
 
 
-def killed_run(folder: Path, kills: int, seed: int) -> Path:
-    """A run of CartPole that is killed again and again, each time while it trains or saves."""
+def killed_run(folder: Path, kills: int, seed: int, game: str = "CartPole-v1") -> Path:
+    """A run that is killed again and again, each time while it trains or saves."""
     path, moments = folder / "run", random.Random(seed)
     flags = [*FLAGS, "--frames", LONG_ENOUGH, "--checkpoint.every-iterations", str(EVERY)]
-    program = Rnd("train", "CartPole-v1", *flags, cwd=folder)
+    program = Rnd("train", game, *flags, cwd=folder, env={"PYTHONPATH": str(ROOT)})
     for kill in range(kills):
         program.wait_for_rows(path, len(iterations(path)) + 1)
         time.sleep(moments.uniform(0, 1))
@@ -37,23 +38,30 @@ def killed_run(folder: Path, kills: int, seed: int) -> Path:
         assert rows == list(range(1, len(rows) + 1)), "a row is lost or doubled"
         assert len(rows) >= int(saved.name), "a row before the checkpoint is lost"
         if kill < kills - 1:
-            program = Rnd("resume", "run", cwd=folder)
+            program = Rnd("resume", "run", cwd=folder, env={"PYTHONPATH": str(ROOT)})
     return path
 
 
-def check_killed(path: Path, folder: Path) -> int:
+def check_killed(path: Path, folder: Path, game: str = "CartPole-v1") -> int:
     """Finish a killed run and compare it with one that was never killed; returns how long it was."""
     length = int(checkpoint.found(path / "checkpoints")[-1].name) + EVERY
     resume(path, length)
     assert iterations(path) == list(range(1, length + 1))
     assert tensorboard_steps(path) == [FRAMES * i for i in range(1, length + 1)]
-    whole = start(small(iterations=length, checkpoint={"every_iterations": EVERY}), folder, "whole")
+    whole = start(small(game, iterations=length, checkpoint={"every_iterations": EVERY}), folder, "whole")
     assert fingerprint(path) == fingerprint(whole)
     return length
 
 
 def test_killed_at_random_moments(tmp_path):
-    check_killed(killed_run(tmp_path, kills=2, seed=1), tmp_path)
+    check_killed(killed_run(tmp_path, kills=1, seed=1), tmp_path)
+
+
+@pytest.mark.parametrize("game", ["examples.tensor_gridworld:make", "gymnax:CartPole-v1"])
+def test_environments_on_the_device_are_killed_too(game, tmp_path):
+    if game.startswith("gymnax:"):
+        pytest.importorskip("gymnax")
+    check_killed(killed_run(tmp_path, kills=1, seed=3, game=game), tmp_path, game)
 
 
 @pytest.mark.long

@@ -34,19 +34,18 @@ from rnd.training.trainer import Trainer
 def test_no_step_on_what_is_not_finite(where, tmp_path, monkeypatch):
     """The 20th step goes wrong: the saved parameters are those after the 19th, and the run says where they are."""
     snapshots = []
-    whole_loss = ppo.minibatch_loss
+    backward = ppo.Learner._backward
 
-    def minibatch_loss(config, action, policy, bonus, batch):
-        trained = [p for module in (policy, bonus) for p in module.parameters() if p.requires_grad]
-        snapshots.append([p.detach().clone() for p in trained])
-        losses = whole_loss(config, action, policy, bonus, batch)
+    def watched(learner, batch):
+        snapshots.append([p.detach().clone() for p in learner.parameters])
+        if len(snapshots) == 20 and where == "gradient":
+            learner.parameters[0].register_hook(lambda gradient: gradient * float("inf"))
+        losses = backward(learner, batch)
         if len(snapshots) == 20 and where == "loss":
             losses["loss"] = losses["loss"] * float("nan")
-        if len(snapshots) == 20 and where == "gradient":
-            trained[0].register_hook(lambda gradient: gradient * float("inf"))
         return losses
 
-    monkeypatch.setattr(ppo, "minibatch_loss", minibatch_loss)
+    monkeypatch.setattr(ppo.Learner, "_backward", watched)
     with pytest.raises(RunError, match=r"not finite.*no optimiser step was taken.*the state is in .*failed-000000001"):
         start(small(), tmp_path)
     failed = checkpoint.read(tmp_path / "run" / "checkpoints" / "failed-000000001")
@@ -149,7 +148,8 @@ def test_too_many_steps_are_refused_with_fewer(tmp_path):
 
 LITTLE_MEMORY = """
 import resource, sys
-import torch._dynamo, rnd.run  # a module whose import fails for want of memory leaves nothing to give advice about
+# before the limit: a module whose import fails for want of memory leaves nothing to give advice about
+import rnd.run, rnd.training.evaluation
 from rnd.cli import main
 used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
 resource.setrlimit(resource.RLIMIT_AS, (used + 250_000_000,) * 2)

@@ -15,8 +15,8 @@ ROWS = 20
 
 
 def shell(command: str, cwd: Path, **variables: str) -> subprocess.CompletedProcess[str]:
-    """A command line with `rnd` in it; returns what it leaves on standard output and error."""
-    command = command.replace("rnd ", f"{sys.executable} -m rnd ")
+    """A command line that begins with `rnd`; returns what it leaves on standard output and error."""
+    command = f"{sys.executable} -m {command}"
     environment = os.environ | {"PYTHONPATH": str(SOURCE), "OMP_NUM_THREADS": "1"} | variables
     arguments = ["bash", "-o", "pipefail", "-c", command]
     return subprocess.run(arguments, cwd=cwd, env=environment, capture_output=True, text=True, timeout=100)

@@ -71,14 +71,3 @@ def test_resumed_on_a_gpu(changes, tmp_path):
 def test_the_same_on_the_cpu_to_the_bit(tmp_path):
     resumed, expected = resumed_and_whole(small("cpu", policy="gru", epochs=1), tmp_path)
     assert resumed == expected
-
-
-def test_moments_keep_the_memory_order_of_their_parameters():
-    from rnd.training.ppo import laid_out_like
-
-    parameter = torch.nn.Parameter(torch.randn(4, 3, 5, 5).to(memory_format=torch.channels_last))
-    value = torch.randn(4, 3, 5, 5)
-    laid = laid_out_like(parameter, value)
-    assert laid.stride() == parameter.stride() != value.stride()
-    assert torch.equal(laid, value) and not laid.requires_grad
-    assert laid_out_like(parameter, torch.tensor(3.0)).shape == ()

@@ -18,7 +18,6 @@ RUNS = [
     ("MiniGrid-MultiRoom-N2-S4-v0", "mlp", {}),
     ("MiniGrid-MultiRoom-N2-S4-v0", "gru", {}),
     ("Pendulum-v1", "mlp", {}),
-    ("montezuma", "cnn", {}),
     ("montezuma", "gru", {}),
     ("montezuma", "cnn", {"workers": 2}),
     pytest.param("montezuma", "cnn", {"backend": "native", "workers": 2}, marks=pytest.mark.skipif(**NATIVE)),

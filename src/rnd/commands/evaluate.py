@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from rnd.cli import optional_value, parse, positional
 from rnd.config import Config
-from rnd.config.presets import is_minigrid
 from rnd.config.ranges import PositiveInt, Seed
 from rnd.foundation.text import significant
 
@@ -144,9 +143,8 @@ def described(result: Evaluation) -> str:
     ]
     if "success" in found:
         parts.append(f"success {found['success']:.0%}")
+    if "cells_per_episode" in found:
+        parts.append(f"cells per episode {found['cells_per_episode']:.1f}")
     if "rooms" in found:
-        each = f"{found['rooms_per_episode']:.1f}"
-        # Layouts change from episode to episode: only the cells of one episode can be counted.
-        cells = is_minigrid(result.env_id)
-        parts.append(f"cells per episode {each}" if cells else f"rooms {found['rooms']} ({each} per episode)")
+        parts.append(f"rooms {found['rooms']} ({found['rooms_per_episode']:.1f} per episode)")
     return ", ".join(parts)

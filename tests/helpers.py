@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from contextlib import closing
+import copy
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from io import StringIO
 from typing import Any
@@ -56,3 +58,18 @@ def train_rows(config: Config) -> list[dict[str, Any]]:
     """The rows of a whole run, without a run folder."""
     with closing(envs.make(config)) as env:
         return list(started(config, env).train())
+
+
+@contextmanager
+def resumed_exactly(config: Config) -> Iterator[tuple[list[dict[str, Any]], Trainer, Trainer]]:
+    """The rows of a run after the second, its trainer, and another that continued it from there to the same rows."""
+    with closing(envs.make(config)) as env, closing(envs.make(config)) as other:
+        trainer = started(config, env)
+        training = trainer.train()
+        next(training), next(training)
+        saved = copy.deepcopy(trainer.state_dict())
+        rows = list(training)
+        again = Trainer(config, other)
+        assert again.load_state_dict(saved)
+        assert list(again.train()) == rows
+        yield rows, trainer, again

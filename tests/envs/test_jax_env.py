@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import copy
 import sys
-from contextlib import closing
 from types import SimpleNamespace
 
 import numpy as np
@@ -12,11 +10,9 @@ import pytest
 import torch
 from gymnasium import spaces
 
-from helpers import on_device, started
-from rnd import envs
+from helpers import on_device, resumed_exactly
 from rnd.envs.jax_env import JaxEnv, Suite, make_jax_env
 from rnd.foundation.errors import UserError
-from rnd.training.trainer import Trainer
 
 CARTPOLE = "gymnax:CartPole-v1"
 
@@ -29,16 +25,7 @@ def gymnax():
 
 @pytest.mark.parametrize("env_id", [CARTPOLE, pytest.param("gymnax:Pendulum-v1", marks=pytest.mark.long)])
 def test_a_run_resumes_to_the_bit(env_id, gymnax):
-    config = on_device(env_id, num_envs=4)
-    with closing(envs.make(config)) as env, closing(envs.make(config)) as other:
-        trainer = started(config, env)
-        training = trainer.train()
-        next(training), next(training)
-        saved = copy.deepcopy(trainer.state_dict())
-        rows = list(training)
-        again = Trainer(config, other)
-        assert again.load_state_dict(saved)
-        assert list(again.train()) == rows
+    with resumed_exactly(on_device(env_id, num_envs=4)) as (rows, _, _):
         assert env_id != CARTPOLE or rows[-1]["episodes"] > 0
 
 

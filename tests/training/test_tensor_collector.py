@@ -13,7 +13,7 @@ from gymnasium import spaces
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import rnd
-from helpers import on_device, started
+from helpers import on_device, resumed_exactly, started
 from rnd import envs
 from rnd.envs.factories import kind_of
 from rnd.envs.tensor_env import TensorEnv, TensorEnvs, TensorStep
@@ -80,16 +80,7 @@ CLOCK = "test_tensor_collector:Clock"
 
 @pytest.mark.parametrize("bonus", ["rnd", "noveld", "e3b"])
 def test_the_example_resumes_to_the_bit(bonus):
-    config = config_of(bonus=bonus, iterations=9)
-    with closing(envs.make(config)) as env, closing(envs.make(config)) as other:
-        trainer = started(config, env)
-        training = trainer.train()
-        next(training), next(training)
-        saved = copy.deepcopy(trainer.state_dict())
-        rows = list(training)
-        again = Trainer(config, other)
-        assert again.load_state_dict(saved)
-        assert list(again.train()) == rows
+    with resumed_exactly(config_of(bonus=bonus, iterations=9)) as (rows, trainer, again):
         assert rows[-1]["episodes"] > 0
         assert rows[-1]["places"] > 10
         final = [t.state_dict() for t in (trainer, again)]

@@ -116,7 +116,7 @@ def test_a_trained_agent_reads_both(tmp_path):
     obs, _ = env.reset(seed=0)
     other = obs | {"held": 1 - obs["held"]}
     assert env.action_space.contains(agent.act(obs, first=True))
-    assert agent.bonus(obs) != agent.bonus(other)
+    assert agent.bonus(obs, before=obs) != agent.bonus(other, before=obs)
     assert -1 <= agent.evaluate(episodes=2).mean_return <= 1
     assert {file.suffix for file in agent.watch()} == {".mp4", ".png", ".svg", ".csv"}
 
@@ -132,7 +132,8 @@ def test_runs_of_older_versions_read_the_image_alone(tmp_path):
     agent = rnd.load(path, trusted=True)
     assert agent.spec.observation.shape == (84, 84)
     obs, _ = tasks.hook_both().reset(seed=0)
-    assert agent.bonus(obs) == agent.bonus(obs | {"held": 1 - obs["held"]})
+    other = obs | {"held": 1 - obs["held"]}
+    assert agent.bonus(obs, before=obs) == agent.bonus(other, before=other)
 
 
 @pytest.mark.parametrize(

@@ -475,6 +475,6 @@ def test_sizes_and_rates_are_those_of_rnd_train(game):
 
 def test_images_of_other_sizes_have_the_preset_of_images():
     config = rnd.Bonus("rnd", spaces.Box(0, 255, (64, 64, 3), np.uint8), device="cpu").config
-    assert (config.lr, config.epochs, config.keep, config.bonus_options.features) == (2.5e-4, 2, 0.25, 64)
+    assert (config.lr, config.epochs, config.keep, config.bonus_options.features) == (1e-3, 2, 0.25, 64)
     given = rnd.Bonus("rnd", SPACES["vector"], lr=0.5, epochs=3, features=7, device="cpu").config
     assert (given.lr, given.epochs, given.bonus_options.features, given.bonus_options.hidden) == (0.5, 3, 7, 128)

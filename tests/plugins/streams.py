@@ -71,7 +71,8 @@ class Stream:
     def bonus(self, **changes) -> rnd.Bonus:
         """A bonus that begins as the trainer's did."""
         config = self.config
-        arguments = {"gamma": config.gamma_int, "lr": config.bonus_lr or config.lr, "seed": config.seed, "device": "cpu"}
+        lr = config.bonus_lr or config.lr
+        arguments = {"gamma": config.gamma_int, "lr": lr, "seed": config.seed, "device": "cpu"}
         sizes = {"num_envs": config.env.num_envs, "minibatches": config.minibatches, "epochs": config.epochs}
         bonus = rnd.Bonus(
             config.bonus, self.space, action_space=self.action_space, **arguments | sizes | OPTIONS | changes

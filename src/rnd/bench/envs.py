@@ -244,6 +244,8 @@ def envpool_player(game: str, num_envs: int, threads: int) -> Callable[[float], 
         stack_num=1,
         noop_max=1,  # the smallest: EnvPool draws from 1 to noop_max, and 0 crashes it
         use_fire_reset=False,
+        reward_clip=False,
+        episodic_life=False,
     )
     env.reset()
     return player_of_one_call(env, env.action_space.n, num_envs)

@@ -288,3 +288,35 @@ def test_the_bonus_of_rndppo_reads_what_vec_normalize_normalises():
     assert float(first.count) == pytest.approx(warm_up + rollout, abs=1e-3)
     assert torch.allclose(first.mean, second.mean, atol=0.2)  # normalised observations would have std 1 instead
     assert torch.allclose(first.std, second.std, atol=0.2)
+
+
+class ChannelsFirst(ImageEnv):
+    observation_space = spaces.Box(0, 255, (3, 36, 36), np.uint8)
+
+
+class Both(ImageEnv):
+    """The image, and numbers around 100."""
+
+    observation_space = spaces.Dict({"image": ImageEnv.observation_space, "numbers": spaces.Box(99, 101, (2,))})
+
+
+@pytest.mark.parametrize(
+    ("policy", "make"),
+    [
+        ("CnnPolicy", lambda: VecNormalize(DummyVecEnv([ImageEnv] * 2), norm_obs=False)),
+        ("CnnPolicy", lambda: VecNormalize(DummyVecEnv([ChannelsFirst] * 2))),
+        ("MlpPolicy", lambda: VecFrameStack(VecNormalize(make_vec_env("CartPole-v1", 2)), 2)),
+    ],
+    ids=["rewards", "images", "stacked"],
+)
+def test_rndppo_trains_where_vec_normalize_leaves_no_other_observations(policy, make):
+    """Where the original observations are not those of the policy's space, the bonus reads what the policy reads."""
+    model = RNDPPO(policy, make(), policy_kwargs={"normalize_images": False}, **RNDPPO_SMALL)
+    assert int(model.learn(16).bonus.module.whiten.moments.count) == (8 + 16) * 2
+
+
+def test_the_bonus_of_rndppo_reads_numbers_beside_images_as_the_environments_give_them():
+    venv = VecNormalize(DummyVecEnv([Both] * 2), norm_obs_keys=["numbers"])
+    model = RNDPPO("MultiInputPolicy", venv, **RNDPPO_SMALL)
+    mean = model.learn(16).bonus.module.whiten.moments.mean
+    assert torch.allclose(mean[-2:], torch.full((2,), 100.0, dtype=mean.dtype), atol=1)

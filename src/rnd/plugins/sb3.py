@@ -39,7 +39,13 @@ try:
     )
     from stable_baselines3.common.type_aliases import Schedule
     from stable_baselines3.common.utils import obs_as_tensor
-    from stable_baselines3.common.vec_env import VecEnv, VecEnvWrapper, unwrap_vec_wrapper
+    from stable_baselines3.common.vec_env import (
+        VecEnv,
+        VecEnvWrapper,
+        VecNormalize,
+        VecTransposeImage,
+        unwrap_vec_wrapper,
+    )
 except ImportError as error:
     raise ImportError(f"rnd.plugins.sb3 needs Stable-Baselines3: {install('sb3')}") from error
 
@@ -164,7 +170,8 @@ class RNDPPO(PPO):
     `rnd train` starts on the same kind of observations.
 
     With `VecNormalize` as the outermost wrapper the policy reads normalised observations, and the bonus those of the
-    environments, which it normalises itself.
+    environments, which it normalises itself. Under other wrappers, and of images that `VecNormalize` turns into numbers
+    of another space, both read the same.
 
     - `gamma`: discount of the extrinsic stream.
     - `gamma_int`: discount of the intrinsic stream.
@@ -328,13 +335,25 @@ class RNDPPO(PPO):
                     values_N[i] = float(self.policy.predict_values(final)[0, 0])
         return values_N
 
+    @property
+    def _normalizer(self) -> VecNormalize | None:
+        """What normalises the observations, if it is outermost; Stable-Baselines3 itself puts channels first around it.
+        None too where images became numbers of another space: then the bonus reads what the policy reads."""
+        outer = self.env.venv if isinstance(self.env, VecTransposeImage) else self.env
+        if not isinstance(outer, VecNormalize) or not outer.norm_obs:
+            return None
+        return outer if outer.observation_space == outer.venv.observation_space else None
+
     def _original(self, obs: Any) -> Any:
-        """The newest observations, as the environments gave them."""
-        return obs if self._vec_normalize_env is None else self._vec_normalize_env.get_original_obs()
+        """The newest observations, as the environments gave them, but with channels first."""
+        if self._normalizer is None:
+            return obs
+        original = self._normalizer.get_original_obs()
+        return self.env.transpose_observations(original) if isinstance(self.env, VecTransposeImage) else original
 
     def _seen_by_bonus(self, obs: Any, dones: np.ndarray, infos: Any) -> tuple[Any, Any]:
         """s_{t+1}, and the observations after resets, as the environments gave them."""
-        original, normalizer = self._original(obs), self._vec_normalize_env
+        original, normalizer = self._original(obs), self._normalizer
         if normalizer is not None:
             ends = {i: infos[i]["terminal_observation"] for i in np.flatnonzero(dones).tolist()}
             return replace_rows(original, {i: normalizer.unnormalize_obs(end) for i, end in ends.items()}), original

@@ -36,6 +36,10 @@ def test_ranges_of_ones_own():
         "max_grad_norm": OneOf((None, 1)),
         "minibatches": Between(1, 4),
     }
+    # whole numbers, of a field that takes others too
+    rate = space_of(replace(SMALL, ext_coef=2), ["ext_coef=1..3"])["ext_coef"]
+    assert isinstance(rate.low, float) and isinstance(rate.high, float)
+    assert isinstance(found["minibatches"].low, int)
     assert [str(values) for values in found.values()] == ["0.001..0.1", "2,3,4", "rnd,none", "None,1", "1..4"]
 
 

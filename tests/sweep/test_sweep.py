@@ -10,18 +10,21 @@ import sys
 import time
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from helpers import quiet, tiny
 from rnd import cli
+from rnd.checkpoint.folder import RunFolder
 from rnd.commands.sweep import Flags
 from rnd.config import Config
 from rnd.config.components import resolve
 from rnd.foundation.errors import InterruptedRunError, RunError, UserError, install
 from rnd.jobs.scheduler import Outcome
 from rnd.sweep.plan import Plan
+from rnd.sweep.results import best_table
 from rnd.sweep.score import score
 from rnd.sweep.space import Between, OneOf
 from rnd.sweep.study import JOURNAL, Study
@@ -155,6 +158,22 @@ def test_the_work_that_is_left_is_known(tmp_path):
     assert sweep.frames == jobs.rows * 256
 
 
+def odd(plan: Plan) -> Plan:
+    """Some of its trials have values that do not go together."""
+    start = replace(plan.start, name="odd")
+    return replace(plan, start=start, space={"env.num_envs": OneOf((4, 8)), "minibatches": OneOf((8, 4))}, trials=6)
+
+
+def test_trials_that_cannot_be_trained_are_no_work(tmp_path):
+    plan = odd(plan_of(tmp_path))
+    plan.folder.mkdir()
+    sweep = Sweep(plan, Study(plan.folder, plan.space, plan.start_values), quiet())
+    jobs = Formula()
+    for outcome in jobs.run(sweep):
+        sweep.end(outcome)
+    assert sweep.count == len(jobs.trained) < 12 and "fail" in [row["state"] for row in rows_of(plan)]
+
+
 def test_a_failed_trial_does_not_stop_the_others_unless_it_is_the_first(tmp_path):
     plan = plan_of(tmp_path, trials=5)
     search(plan, Formula(fails=lambda planned: planned.label == "trial 2, seed 2"), console := quiet())
@@ -163,9 +182,9 @@ def test_a_failed_trial_does_not_stop_the_others_unless_it_is_the_first(tmp_path
     first = replace(plan, start=replace(plan.start, name="first"))
     with pytest.raises(RunError, match=r"the first trial, .* failed: it fails"):
         search(first, Formula(fails=lambda planned: True), quiet())
-    odd = replace(plan, space={"env.num_envs": OneOf((4, 8)), "minibatches": OneOf((8, 4))}, trials=4)
-    odd = replace(odd, start=replace(plan.start, name="odd"))
-    search(odd, Formula(), console := quiet())
+    search(first, Formula(), quiet())  # repeated, where the reason is gone
+    assert [row["state"] for row in rows_of(first)] == ["complete"] * 5
+    search(odd(plan), Formula(), console := quiet())
     assert "failed: 4 environments do not divide into 8 minibatches" in console.file.getvalue()
 
 
@@ -177,6 +196,32 @@ def test_a_folder_of_another_sweep_is_refused(tmp_path):
         UserError, match=r"sweep with other flags: epochs 4 instead of 3, seeds \[1, 2\] instead of \[1\]"
     ):
         search(other, Formula(), quiet())
+    (plan.folder / "config.json").write_text("{}")
+    with pytest.raises(UserError, match=r"is the folder of a run; choose another --name"):
+        search(plan, Formula(), quiet())
+
+
+def test_two_processes_do_not_begin_the_same_sweep(tmp_path):
+    plan = plan_of(tmp_path)
+    plan.folder.mkdir()
+    with RunFolder(plan.folder).lock(), pytest.raises(UserError, match="in use by another process"):
+        search(plan, Formula(), quiet())
+    assert not (plan.folder / "sweep.json").exists()  # the other process describes the sweep
+
+
+def test_a_damaged_journal_is_one_line(tmp_path):
+    plan = plan_of(tmp_path, trials=1)
+    search(plan, Formula(), quiet())
+    lines = (plan.folder / JOURNAL).read_text().splitlines()
+    (plan.folder / JOURNAL).write_text("\n".join([lines[0], "{half", *lines[1:], ""]))
+    with pytest.raises(UserError, match=r"journal\.log is not the journal of a sweep"):
+        search(plan, Formula(), quiet())
+
+
+def test_values_are_text_and_no_markup(tmp_path):
+    trial = SimpleNamespace(number=1, value=1.0, params={"lr": 1e-3, "gamma_ext": "[red]high"})
+    (console := quiet()).print(best_table(plan_of(tmp_path), [trial], {}))
+    assert "gamma_ext [red]high" in console.file.getvalue()
 
 
 def test_without_optuna_the_error_names_the_package(tmp_path, monkeypatch):

@@ -35,8 +35,8 @@ def train_finals(plan: Plan, study: Study, scheduler: Scheduler, console: Consol
     runs = [planned for trial in trials for planned in final_runs(plan, trial)] if len(trials) > 1 else []
     todo = [planned for planned in runs if planned.state() is not State.FINISHED]
     if todo:
-        numbers = ", ".join(str(trial.number) for trial in trials)
-        say(console, f"finals of the trials {numbers}, with the seeds {plan.final_seeds}: {len(todo)} runs")
+        numbers, seeds = (", ".join(map(str, each)) for each in ([t.number for t in trials], plan.final_seeds))
+        say(console, f"finals of the trials {numbers}, with the seeds {seeds}: {len(todo)} runs")
         for outcome in scheduler.run(RunList(todo)):
             if outcome.problem:
                 say(console, f"{outcome.planned.label}: not finished, {outcome.problem}")

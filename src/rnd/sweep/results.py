@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from rnd.foundation.console import say
 from rnd.foundation.errors import RunError
@@ -99,7 +100,7 @@ def best_table(plan: Plan, found: list[Any], finals: dict[int, list[float]]) -> 
         name = f"{trial.number} (start)" if trial.number == 0 else str(trial.number)
         last = [significant(float(np.mean(finals[trial.number]))) if trial.number in finals else ""] if finals else []
         values = ", ".join(f"{field} {value_text(trial.params[field])}" for field in plan.space)
-        made.add_row(name, significant(trial.value), *last, values)
+        made.add_row(name, significant(trial.value), *last, Text(values))  # no markup: some may be names
     return made
 
 

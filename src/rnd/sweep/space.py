@@ -5,12 +5,12 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, get_args
 
 from rnd.api import with_changes
 from rnd.config import Config
 from rnd.config.config import OPTION_GROUPS
-from rnd.config.flags import whole_number
+from rnd.config.flags import declared, whole_number
 from rnd.foundation.errors import UserError, nearest
 
 
@@ -126,9 +126,11 @@ def space_of(config: Config, over: Sequence[str]) -> Space:
 
 
 def start_value(config: Config, name: str) -> Any:
-    """The value of a field in the config that the sweep starts from."""
-    value = config.flat()[name]
-    return config.lr if name == "bonus_lr" and value is None else value
+    """The value of a field in the config that the sweep starts from; a float where the field takes them."""
+    start = config.flat()[name]
+    start = config.lr if name == "bonus_lr" and start is None else start
+    hint = declared(config)[f"--{name.replace('_', '-')}"].hint
+    return float(start) if type(start) is int and float in (hint, *get_args(hint)) else start
 
 
 def known_values(name: str, start: Any) -> Values:
@@ -149,7 +151,8 @@ def given_values(name: str, text: str, start: Any) -> Values:
         low, high = (value(part) for part in text.split("..", 1))
         if not (isinstance(low, int | float) and isinstance(high, int | float) and low < high):
             raise UserError(f"--over {name}={text!r:.60} is no range; write LOW..HIGH, for example 1e-4..1e-2")
-        return Between(low, high)
+        # a weight of 0..1 is any number between, not one of the two
+        return Between(float(low), float(high)) if isinstance(start, float) else Between(low, high)
     values = tuple(part.strip() if isinstance(start, str) else value(part) for part in text.split(","))
     if len(values) < 2 or len({*values}) != len(values):
         raise UserError(f"--over {name}={text!r:.60}: two or more different values are wanted, as in A,B,C")

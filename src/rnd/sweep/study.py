@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from rnd.foundation.errors import UserError, install
-from rnd.foundation.files import open_regular
+from rnd.foundation.files import open_regular, read_errors
 from rnd.sweep.space import Space
 
 JOURNAL = "journal.log"
@@ -49,15 +49,16 @@ class Study:
     """The trials. `start` has the values of the first one."""
 
     def __init__(self, folder: Path, space: Space, start: dict[str, Any]):
-        self.optuna, self.space = load_optuna(), space
-        drop_half_line(folder / JOURNAL)
-        backend = self.optuna.storages.journal.JournalFileBackend(str(folder / JOURNAL), lock_obj=HeldLock())
-        self.study = self.optuna.create_study(
-            storage=self.optuna.storages.JournalStorage(backend),
-            study_name=folder.name,
-            direction="maximize",
-            load_if_exists=True,
-        )
+        self.optuna, self.space, journal = load_optuna(), space, folder / JOURNAL
+        with read_errors(journal, "the journal of a sweep"):
+            drop_half_line(journal)
+            backend = self.optuna.storages.journal.JournalFileBackend(str(journal), lock_obj=HeldLock())
+            self.study = self.optuna.create_study(
+                storage=self.optuna.storages.JournalStorage(backend),
+                study_name=folder.name,
+                direction="maximize",
+                load_if_exists=True,
+            )
         if not self.study.trials:
             self.study.enqueue_trial(start)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -34,8 +33,12 @@ def search(plan: Plan, scheduler: Scheduler, console: Console) -> None:
     """Train the trials that are missing, and write what they show. A repeated call continues."""
     load_optuna()  # before anything is written
     check_name(plan.folder.name)
-    folder = open_folder(plan)
+    folder = plan.folder
+    if (folder / "config.json").exists():
+        raise UserError(f"{folder} is the folder of a run; choose another --name")
+    folder.mkdir(parents=True, exist_ok=True)
     with RunFolder(folder).lock():
+        check_folder(plan)
         study = Study(folder, plan.space, plan.start_values)
         sweep = Sweep(plan, study, console)
         over = ", ".join(f"{name} {values}" for name, values in plan.space.items())
@@ -46,13 +49,12 @@ def search(plan: Plan, scheduler: Scheduler, console: Console) -> None:
         show_results(plan, study, console)
 
 
-def open_folder(plan: Plan) -> Path:
-    """The sweep's folder, new or of the same sweep."""
+def check_folder(plan: Plan) -> None:
+    """Describe a new sweep in its folder; refuse the folder of another sweep."""
     path = plan.folder / "sweep.json"
     if not path.exists():
-        plan.folder.mkdir(parents=True, exist_ok=True)
         write_json(path, {**plan.described(), "config": plan.start.to_dict(), "run": describe_run()})
-        return plan.folder
+        return
     with read_errors(path, "a sweep"):
         found = read_json(path)
         there, before = Config.from_dict(found["config"]), {name: found[name] for name in plan.described()}
@@ -61,7 +63,6 @@ def open_folder(plan: Plan) -> Path:
         f"{name} {before[name]} instead of {now}" for name, now in plan.described().items() if before[name] != now
     ]
     refuse_other_flags(plan.folder, "sweep", wrong)
-    return plan.folder
 
 
 @dataclass
@@ -75,7 +76,7 @@ class TrialRuns:
     scores: dict[int, float] = field(default_factory=dict)
     """Seed to score, of the runs that are finished."""
     begun: set[int] = field(default_factory=set)
-    """Seeds that were given to the scheduler."""
+    """Seeds that were given to the scheduler, or were finished before."""
 
 
 class Sweep:
@@ -98,12 +99,12 @@ class Sweep:
             for planned in current.runs:
                 if group not in self._current:  # pruned, or failed
                     break
+                current.begun.add(planned.config.seed)
                 if planned.state() is State.FINISHED:
                     self.count -= 1
                     self.frames -= planned.frames
                     self.end(Outcome(planned))
                     continue
-                current.begun.add(planned.config.seed)
                 yield planned
 
     def _unfinished_then_new(self) -> Iterator[Any]:
@@ -116,6 +117,8 @@ class Sweep:
         try:
             current.runs = self.plan.runs(current.trial.number, current.trial.params, self.plan.seeds)
         except UserError as error:  # values that do not go together
+            self.count -= len(self.plan.seeds)
+            self.frames -= len(self.plan.seeds) * PlannedRun("", self.plan.start).frames
             self._fail(group, str(error))
             return
         reported = self.study.frozen(current.trial).intermediate_values
@@ -150,7 +153,7 @@ class Sweep:
             return
         value = score(metrics_of(planned), self.plan.measure, planned.frames)
         if outcome.problem or math.isnan(value):
-            missing = f"no {self.plan.measure} after {planned.frames:,} frames; give it more --frames"
+            missing = f"no {self.plan.measure} after {planned.frames:,} frames; try more --frames or another --measure"
             self._fail(planned.group, outcome.problem or missing)
             return
         current = self._current[planned.group]
@@ -168,10 +171,10 @@ class Sweep:
 
     def _fail(self, group: str, problem: str) -> None:
         trial = self._drop(group)
+        if trial.number == 0:  # it stays unfinished: a repeated command tries it again
+            raise RunError(f"the first trial, which has the values that the search starts from, failed: {problem}")
         self.study.fail(trial, problem)
         self._say(trial)
-        if trial.number == 0:
-            raise RunError(f"the first trial, which has the values that the search starts from, failed: {problem}")
 
     def _drop(self, group: str) -> Any:
         """End a trial early: what is left of it is no work any more."""

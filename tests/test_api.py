@@ -84,6 +84,9 @@ def test_an_exported_file_is_the_same_agent(agent, tmp_path):
         ({"frames": "many"}, "frames is 'many'"),
         ({"env": {"num_envs": 5}}, "5 environments do not divide into 4 minibatches"),
         ({"bonus": "rmd"}, "unknown bonus 'rmd'"),
+        ({"env": None}, "env is a group of fields"),
+        ({"env": "CartPole-v1"}, "env is a group of fields"),
+        ({"bonus_options": 64}, "bonus_options is a group of fields"),
     ],
 )
 def test_mistakes_in_overrides_are_one_line(overrides, message, tmp_path):

@@ -46,9 +46,9 @@ def train(game: str | Config = DEFAULT_JOB, *, quiet: bool = False, **overrides:
 
     from rnd import run
 
-    env: Any = overrides.get("env", {})
-    given: Reads = getattr(env, "reads", None) or env.get("reads", "all")
-    config = game if isinstance(game, Config) else starting_config(game, overrides, given)
+    env = overrides.get("env")
+    given: Any = env.get("reads") if isinstance(env, dict) else getattr(env, "reads", None)
+    config = game if isinstance(game, Config) else starting_config(game, overrides, given or "all")
     config = with_changes(config, overrides)
     config.validate()
     folder = run.start(config, Console(quiet=quiet))
@@ -85,7 +85,11 @@ def with_changes(config: Config, changes: dict[str, Any]) -> Config:
     data = config.to_dict()
     for name, value in changes.items():
         value = dataclasses.asdict(value) if dataclasses.is_dataclass(value) else value  # type: ignore[arg-type]
-        data[name] = data[name] | value if isinstance(value, dict) and isinstance(data.get(name), dict) else value
+        if isinstance(before := data.get(name), dict):
+            if not isinstance(value, dict):
+                raise UserError(f"{name} is a group of fields: give a dictionary of some of them, not {value!r:.60}")
+            value = before | value
+        data[name] = value
     return resolve(Config.from_dict(data))
 
 

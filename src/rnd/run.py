@@ -221,7 +221,7 @@ def work(
         last: Row = metadata["row"] if metadata else {}
         checkpointer = Checkpointer(trainer, folder, writers, trainer.iteration if metadata else None)
         checkpointer.save(last)
-        last = loop(trainer, writers, checkpointer, console, stop, last)
+        last, advice = loop(trainer, writers, checkpointer, console, stop, last)
         checkpointer.save(last)
     except LostRankError as error:  # any collective operation may raise it
         raise LostRankError(f"{error}; {how_to_resume(folder)}") from error
@@ -229,8 +229,8 @@ def work(
         trainer.collector.close()  # before the environments: a rollout may still be running
         writers.close()
     summary(folder, last, console, "stopped" if stop.code else "finished")
-    for advice in RunHealth(read_csv(folder.path / "metrics.csv"), trainer.config).warnings():
-        say(console, f"  {advice}")
+    for line in advice:
+        say(console, f"  {line}")
     if stop.code is not None and trainer.iteration < trainer.config.iterations:
         text = f"saved at iteration {trainer.iteration}; to continue: rnd resume {folder.path}"
         raise InterruptedRunError(text, stop.code)
@@ -238,8 +238,9 @@ def work(
 
 def loop(
     trainer: Trainer, writers: Writers, checkpointer: Checkpointer, console: Console, stop: Interrupts, last: Row
-) -> Row:
-    """Consume the training loop: record and show every iteration, and write checkpoints when they are due."""
+) -> tuple[Row, list[str]]:
+    """Consume the training loop: record and show every iteration, and write checkpoints when they are due. Returns the
+    last row, and what the run should try."""
     config, row = trainer.config, last
     earlier = read_csv(checkpointer.folder.path / "metrics.csv")
     trend, health, warned = Trend(earlier), RunHealth(earlier, config), set[str]()
@@ -271,7 +272,7 @@ def loop(
                 break
             if trainer.ranks.all_max(checkpointer.due)[0]:
                 save_or_warn(checkpointer, row, console)
-    return row
+    return row, health.warnings()
 
 
 def timing(trainer: Trainer, seconds: float) -> Row:

@@ -1,8 +1,12 @@
 """The floor of an optimiser step beside a count by hand, and a profile beside intervals whose sums are known."""
 
+import io
+
 import pytest
+from rich.console import Console
 
 from rnd.bench.kernels import KernelTime, Rates, floor_of, summary
+from rnd.bench.learner import LearnerSpeed, profile_table
 from rnd.config.presets import preset
 
 
@@ -27,6 +31,14 @@ def test_operations_and_bytes_of_a_step():
     assert floor.operations == pytest.approx(4096 * (policy + predictor / 4), rel=3e-5)
     assert floor.milliseconds(Rates(floor.operations, 2 * floor.bytes)) == 1e3
     assert floor.milliseconds(Rates(2 * floor.operations, floor.bytes)) == 1e3
+
+
+def test_the_name_of_a_kernel_is_text_and_no_markup():
+    found = summary([("sum<float [4]>", 0.0, 10.0), ("copy [clone]", 2.0, 12.0)], steps=1)
+    speed = LearnerSpeed("rnd", "cnn", 16, "tf32", True, 512, 1.0, 0.1, 0.05, 1e3, 0.0)
+    console = Console(file=io.StringIO(), width=100)
+    console.print(profile_table(speed, found))
+    assert "sum<float [4]>" in console.file.getvalue() and "copy [clone]" in console.file.getvalue()
 
 
 def test_gaps_and_kernels_that_run_beside_each_other():

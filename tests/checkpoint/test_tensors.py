@@ -32,5 +32,14 @@ def test_the_library_reads_them():
         assert found[name].dtype == tensor.dtype and torch.equal(found[name], tensor), name
 
 
+@pytest.mark.parametrize("dtype", [torch.complex64, torch.float8_e4m3fn])
+def test_rarer_types_are_written_too(dtype):
+    """A bonus of the user's own may have any that the library knows."""
+    given = {"rare": torch.ones(3, 2).to(dtype), "plain": torch.arange(4)}
+    found = safetensors.torch.load(tensor_bytes(given, {"card": "{}"}))
+    assert {name: tensor.dtype for name, tensor in found.items()} == {"rare": dtype, "plain": torch.int64}
+    assert torch.equal(found["rare"].to(torch.complex128), given["rare"].to(torch.complex128))
+
+
 def test_no_tensors():
     assert tensor_bytes({}) == safetensors.torch.save({})

@@ -1,5 +1,6 @@
 """Runs in processes: finished ones are reused, interrupted ones continue, failed ones are reported."""
 
+import io
 import json
 import os
 import signal
@@ -15,7 +16,7 @@ from rich.console import Console
 from rnd.config import BonusOptions
 from rnd.config.presets import preset, small
 from rnd.foundation.errors import InterruptedRunError
-from rnd.jobs.local import LocalJobs
+from rnd.jobs.local import Bars, LocalJobs
 from rnd.jobs.planned import PlannedRun, State
 from rnd.jobs.scheduler import RunList, frames_done, job_files, limit_threads
 from rnd.models.policy.mlp import WidthOptions
@@ -187,6 +188,14 @@ def test_interrupted_and_repeated_the_command_completes(tmp_path, how, code):
     output, _ = third.communicate(timeout=300)
     assert third.returncode == 0 and "1 run, 1 finished" in output and (out / "tiny.png").exists()
     assert metrics.stat().st_mtime_ns == before
+
+
+def test_a_name_is_text_and_no_markup(tmp_path):
+    (planned,) = planned_runs(experiment(arms=1), Scale(), tmp_path)
+    console = Console(file=io.StringIO(), force_terminal=True, width=120)
+    with Bars(console, queue := RunList([replace(planned, group="[red]mine")])) as bars:
+        bars.show(queue.runs)
+    assert "[red]mine, seed 1" in console.file.getvalue()
 
 
 def test_every_run_has_its_own_config_and_log(tmp_path):

@@ -104,6 +104,15 @@ def test_a_collapsed_bonus_is_named_in_run_and_report(tmp_path, monkeypatch):
     assert "the bonus has collapsed" in page.read_text() and "Spread of the bonus" in page.read_text()
 
 
+def test_a_run_of_more_rows_than_a_table_may_have_ends_well(tmp_path, monkeypatch):
+    """Its own advice needs no table: nothing of it is read again."""
+    monkeypatch.setattr("rnd.metrics.metrics.MAX_CELLS", 100)
+    config = replace(small("MountainCar-v0"), rollout_steps=16, epochs=1, out=str(tmp_path), device="cpu")
+    config = replace(config, env=replace(config.env, num_envs=4), frames=64 * 8)
+    run.start(config, Console(file=(said := io.StringIO()), width=200))
+    assert "finished: " in said.getvalue()
+
+
 ZERO = {"frames": 30_000, "return_best": 0.0, "return_mean": 0.0, "length_mean": 300.0}
 SHORT = replace(small("MountainCar-v0"), bonus="rnd", frames=100_000)
 

@@ -16,6 +16,7 @@ from typing import Any, Literal
 import torch
 from rich.console import Console
 from rich.table import Column, Table
+from rich.text import Text
 
 from rnd.bench.kernels import Profile, floor_of, median_time, profile, rates_of, samples_of, update_of
 from rnd.bench.options import BenchOptions
@@ -135,7 +136,7 @@ def profile_table(speed: LearnerSpeed, found: Profile) -> Table:
     )
     table = Table(Column("kernel", no_wrap=True), "launches", "microseconds", title=heading)
     for kernel in found.by_name[:KERNELS]:
-        table.add_row(kernel.name, f"{kernel.launches:.1f}", f"{kernel.microseconds:.1f}")
+        table.add_row(Text(kernel.name), f"{kernel.launches:.1f}", f"{kernel.microseconds:.1f}")
     table.add_section()
     table.add_row("all", f"{found.kernels:.1f}", f"{found.in_kernels:.1f}")
     table.add_row("time in which one ran", "", f"{found.busy:.1f}")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import safetensors.torch
 import torch
 from torch import Tensor
 
@@ -35,7 +36,10 @@ ALIGNMENT = 8
 
 def tensor_bytes(tensors: dict[str, Tensor], metadata: dict[str, str] | None = None) -> bytes:
     """A file of tensors that lie in the memory of the CPU: a header in JSON, then the tensors. The bytes are those of
-    `safetensors.torch.save`."""
+    `safetensors.torch.save`, which writes the file where a tensor has a rarer type: only bonuses and networks of the
+    user's own have those."""
+    if not all(tensor.dtype in RANK for tensor in tensors.values()):
+        return safetensors.torch.save({name: tensor.contiguous() for name, tensor in tensors.items()}, metadata)
     order = sorted(tensors.items(), key=lambda item: (RANK[item[1].dtype], item[0]))
     header: dict[str, Any] = {"__metadata__": metadata} if metadata else {}
     end = 0

@@ -107,7 +107,7 @@ class Bars:
         self.console, self.queue = console, queue
         self._ended_runs, self._ended_frames, self._before = 0, 0, dict[str, int]()
         self._progress = Progress(
-            TextColumn("{task.description}"),
+            TextColumn("{task.description}", markup=False),  # a run's name is text
             BarColumn(bar_width=None),
             TextColumn("{task.fields[note]}"),
             console=console,

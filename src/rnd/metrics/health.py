@@ -52,8 +52,8 @@ class RunHealth:
     """Reads the rows of a run; `warnings` are about the last of them."""
 
     def __init__(self, columns: Mapping[str, Any], config: Config | None = None):
-        """From the metrics so far; `add` continues them. `config`: what to try depends on it; without it a run that
-        finds no reward is not named."""
+        """From the metrics so far; `add` continues them. Without `config` there is no warning that no reward is found:
+        what to try then depends on it."""
         self._config = config
         self._row: Row = {}
         self._recent: deque[tuple[float, float]] = deque(maxlen=WINDOW)

@@ -202,6 +202,31 @@ def test_an_environment_on_the_device_may_have_both(tmp_path):
     assert state(half) == state(whole)
 
 
+class Eyes(Lamps):
+    """Two images, and nothing else."""
+
+    observation_space = spaces.Dict({side: spaces.Box(0, 255, (84, 84), np.uint8) for side in ("left", "right")})
+
+    def _obs(self):
+        view = super()._obs()["view"]
+        return {"left": view, "right": view + 1}
+
+
+@pytest.mark.filterwarnings("error::UserWarning")
+def test_an_environment_on_the_device_may_have_several_images_alone(tmp_path):
+    env = EnvConfig(id="test_mixed:Eyes", num_envs=4, frame_skip=1)
+    config = replace(small(), env=env, bootstrap_truncated=False, normalize_obs=False)
+    assert start(config, tmp_path, "run").exists()
+    agent = rnd.load(tmp_path / "run", trusted=True)
+    assert (agent.spec.observation.images, agent.spec.observation.vector_size) == (2, 0)
+
+
+@pytest.mark.parametrize("bounds", [(-9, 9), (0, 2**20)])
+def test_only_small_grids_of_small_numbers_are_glyphs(bounds):
+    space = spaces.Dict({"glyphs": spaces.Box(*bounds, (2, 3), np.int32)})
+    assert make_encoder(space, "test")[0].kind == "vector"
+
+
 def test_glyphs_have_colours_and_texts_are_left_out():
     glyphs = RANDOM.integers(0, 5977, (21, 79)).astype(np.int16)
     space = spaces.Dict(

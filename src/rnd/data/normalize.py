@@ -135,9 +135,9 @@ class MixedWhitener(Whitener):
         self.pixels = observation.pixels
 
     def update(self, obs: Tensor, ranks: Ranks = SINGLE_PROCESS) -> None:
-        image, vector = (batch_moments(part) for part in split(obs.reshape(-1, obs.shape[-1]), self.pixels))
-        mean, var = (torch.cat([x, y]) for x, y in zip(image[:2], vector[:2], strict=True))
-        self.moments.merge(*ranks.all_moments(mean, var, image[2]))
+        parts = [part for part in split(obs.reshape(-1, obs.shape[-1]), self.pixels) if part.shape[1]]
+        means, variances, (count, *_) = zip(*map(batch_moments, parts), strict=True)
+        self.moments.merge(*ranks.all_moments(torch.cat(means), torch.cat(variances), count))
 
     def forward(self, obs: Tensor) -> Tensor:
         image, vector = split(obs, self.pixels)

@@ -31,8 +31,8 @@ LONG_VECTOR = 4096
 MINIGRID_CELL = (11, 6, 4)
 """Kinds of objects, colours, and states (of doors, or directions) of a cell."""
 
-GLYPHS, GLYPH_FRAMES = "glyphs", 4
-"""The layout of a grid of NetHack's glyphs, and the random bytes of each."""
+GLYPHS, GLYPH_FRAMES, MAX_GLYPH = "glyphs", 4, 2**15 - 1
+"""The layout of a grid of NetHack's glyphs, the random bytes of each, and the largest: there is a table of them."""
 GLYPH_COPIES = ("chars", "colors", "specials", "screen_descriptions", "tty_chars", "tty_colors", "tty_cursor")
 NETHACK_TEXTS = ("message", "inv_strs")
 """Entries that are not read where glyphs are, nor MiniHack's crops of them: they tell the same in another form, or are
@@ -255,7 +255,10 @@ def image_encoder(space: Any, path: Path, layout: str) -> ImageEncoder:
 def is_glyphs(path: Path, space: Any) -> bool:
     """Whether an entry is a grid of NetHack's glyphs: `glyphs`, or MiniHack's `glyphs_crop`."""
     named = bool(path) and str(path[-1]).startswith("glyphs") and type(space).__name__ == "Box"
-    return named and space.dtype.kind in "iu" and len(space.shape) == 2 and max(space.shape) <= SCREEN
+    if not named or space.dtype.kind not in "iu" or len(space.shape) != 2 or max(space.shape) > SCREEN:
+        return False
+    low, high = bounds_of(space)
+    return 0 <= low <= high <= MAX_GLYPH
 
 
 def glyph_encoder(space: Any, path: Path) -> ImageEncoder:

@@ -82,10 +82,8 @@ class ObservationEncoder:
         return join(torch.stack(frames, dim=len(lead)).flatten(len(lead)), vector + 0.0)  # one zero, as in the encoder
 
     def numbers(self, encoded: Tensor) -> Tensor | None:
-        """The vectors in encoded observations, which may be wrong; None where they are images alone."""
-        if self.spec.kind == "mixed":
-            return split(encoded, self.spec.pixels)[1]
-        return encoded if self.spec.kind == "vector" else None
+        """The vectors in encoded observations, which may have NaN or infinite numbers; None where there are none."""
+        return split(encoded, self.spec.pixels)[1] if self.spec.vector_size else None
 
     def stacks(self, obs: Any) -> Tensor:
         """[B, S, X] for images, oldest frame first: what `dynamics` reads. Vectors as they are."""
@@ -273,7 +271,8 @@ def space_from_dict(data: dict[str, Any] | None) -> Any:
 
 
 def encoded_size(data: dict[str, Any]) -> int:
-    """Numbers of an encoded observation, at most, of what `space_to_dict` returned. Takes no memory for them."""
+    """Numbers of an observation, choices one-hot, of the space that `space_to_dict` returned. An image counts with its
+    own pixels. Takes no memory for them."""
     if data["kind"] == "Dict":
         return sum(encoded_size(subspace) for _, subspace in data["parts"])
     if data["kind"] == "Tuple":

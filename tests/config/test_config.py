@@ -77,6 +77,7 @@ def test_a_config_with_an_unknown_field_names_the_nearest():
         ({"device": "cude"}, r"unknown device 'cude'; nearest: cuda"),
         ({"value_heads": 1}, r"--episodic-int"),
         ({"train_ext_value": False}, r"--no-train-ext-value needs --ext-coef 0 and two value heads"),
+        ({"bonus_half_life": 9.0, "bonus_scale": 1.0}, r"--bonus-scale replaces; leave one out"),
         ({"seed": 2**64}, r"--seed must be at most 18446744073709551615"),
         ({"threads": -1}, r"--threads must be greater than 0, not -1; leave it out"),
         ({"env": EnvConfig(id="CartPole-v1", num_envs=8)}, r"--env.frame-skip is for Atari.*nearest: 1"),

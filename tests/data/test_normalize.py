@@ -102,6 +102,18 @@ def test_rewards_are_made_smaller_and_never_larger():
     assert float((large / scaler(large)).min()) > 50
 
 
+def test_a_fixed_scale_and_a_maximum_replace_the_running_one():
+    """In numpy. The statistics advance all the same: they are part of the state."""
+    rewards = torch.rand(50, 4, generator=torch.Generator().manual_seed(0)) * 5
+    scaler, running = ReturnScaler(4, 0.9, fixed=2.0, maximum=1.5), ReturnScaler(4, 0.9)
+    np.testing.assert_allclose(scaler(rewards), np.minimum(rewards.numpy() / 2, 1.5), rtol=1e-6)
+    scaled = running(rewards)
+    assert torch.equal(ReturnScaler(4, 0.9, maximum=0.2)(rewards), scaled.clamp_max(0.2)) and scaled.max() > 0.2
+    assert {name: x.tolist() for name, x in scaler.state_dict().items()} == {
+        name: x.tolist() for name, x in running.state_dict().items()
+    }
+
+
 def test_steady_rewards_are_divided_by_their_return_although_it_does_not_vary():
     scaler = ReturnScaler(4, 0.9, extrinsic=True)
     assert float(scaler(-torch.ones(1000, 4)).mean()) == pytest.approx(-0.1, rel=0.02)

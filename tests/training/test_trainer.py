@@ -240,3 +240,11 @@ def test_the_bonus_scale_forgets_as_the_config_says():
     remembering, forgetting = (train_rows(tiny(bonus_half_life=samples)) for samples in (None, 256.0))
     scales = [[row["bonus_scale"] for row in rows] for rows in (remembering, forgetting)]
     assert scales[0][0] == pytest.approx(scales[1][0], rel=0.01) and scales[0][-1] > 1.1 * scales[1][-1]
+
+
+def test_the_scale_of_the_bonus_and_its_maximum_are_those_of_the_config():
+    rows = train_rows(tiny(bonus_scale=0.5, max_bonus=0.75))
+    assert all(row["bonus_scale"] == 0.5 and row["bonus_scaled"] <= 0.75 for row in rows)
+    assert any(row["bonus_max"] / 0.5 > 0.75 for row in rows)
+    free = train_rows(tiny(bonus_scale=0.5))
+    assert free[0]["bonus_scaled"] == pytest.approx(free[0]["bonus_raw"] / 0.5) and free[0] != rows[0]

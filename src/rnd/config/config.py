@@ -203,6 +203,10 @@ class Config:
     bonus_half_life: PositiveFloat | None = None
     """Samples after which an earlier bonus counts half in the scale that bonuses are divided by; default: all count the
     same, as in the paper."""
+    bonus_scale: PositiveFloat | None = None
+    """Divide bonuses by this number; default: by the running std of their discounted sum, as in the paper."""
+    max_bonus: PositiveFloat | None = None
+    """Largest reward that a bonus gives once it is scaled; default: any, as in the paper."""
     min_bonus_share: Annotated[float, Range(0, 0.9)] = 0.0
     """Least share of the bonus in the std of the weighted returns: where --int-coef gives less, it is raised for that
     rollout. 0: never, as in the paper."""
@@ -288,6 +292,8 @@ class Config:
             raise UserError("--no-train-ext-value needs --ext-coef 0 and two value heads: advantages use that head")
         if self.overlap_refresh == "epoch" and not self.overlap:
             raise UserError("--overlap-refresh epoch needs --overlap: without it the newest weights act always")
+        if self.bonus_half_life is not None and self.bonus_scale is not None:
+            raise UserError("--bonus-half-life is about the running scale, which --bonus-scale replaces; leave one out")
         if self.min_bonus_share and not self.has_int_stream:
             raise UserError("--min-bonus-share needs a bonus and two value heads: it raises the weight of the second")
         if self.value_heads == 1 and not self.episodic_int and self.bonus != "none":

@@ -157,10 +157,12 @@ class ReturnScaler(nn.Module):
 
     `extrinsic`: divides by the root mean square of the sum instead, because the errors of a value grow with its size,
     and never by less than 1, because the first reward of a sparse task must not be blown up.
-    `half_life`: see `RunningMoments`. `ranks`: the processes whose sums are counted together.
+    `half_life`: see `RunningMoments`. `fixed`: divide by this number instead. `maximum`: of what is returned.
+    `ranks`: the processes whose sums are counted together.
     """
 
     carry_N: Tensor
+    fixed: Tensor | None
 
     def __init__(
         self,
@@ -169,11 +171,15 @@ class ReturnScaler(nn.Module):
         *,
         extrinsic: bool = False,
         half_life: float | None = None,
+        fixed: float | None = None,
+        maximum: float | None = None,
         ranks: Ranks = SINGLE_PROCESS,
     ):
         super().__init__()
-        self.gamma, self.extrinsic, self.ranks = gamma, extrinsic, ranks
+        self.gamma, self.extrinsic, self.maximum, self.ranks = gamma, extrinsic, maximum, ranks
         self.moments = RunningMoments(half_life=half_life)
+        number = None if fixed is None else torch.tensor(fixed, dtype=torch.float64)
+        self.register_buffer("fixed", number, persistent=False)
         self.register_buffer("carry_N", torch.zeros(num_envs, dtype=torch.float64))
 
     @torch.no_grad()
@@ -198,11 +204,15 @@ class ReturnScaler(nn.Module):
     def scale(self, rewards_TN: Tensor, valid_TN: Tensor | None = None) -> Tensor:
         """`rewards` divided by the std as it is; 0 where they are not valid. Changes nothing."""
         scaled_TN = (rewards_TN / self.divisor).float()
+        if self.maximum is not None:
+            scaled_TN = scaled_TN.clamp_max(self.maximum)
         return scaled_TN if valid_TN is None else scaled_TN.where(valid_TN, 0.0)
 
     @property
     def divisor(self) -> Tensor:
         """What rewards are divided by."""
+        if self.fixed is not None:
+            return self.fixed
         if not self.extrinsic:
             return self.moments.std
         return (self.moments.var + self.moments.mean.square()).sqrt().clamp_min(1.0)

@@ -207,6 +207,8 @@ EFFICIENCY_ARMS: dict[str, dict[str, Any]] = {
     "16-int-coef-2": {"minibatches": 16, "int_coef": 2.0},
     "16-int-coef-4": {"minibatches": 16, "int_coef": 4.0},
     "16-min-bonus-share": {"minibatches": 16, "min_bonus_share": 0.15},
+    "16-raw-clipped": {"minibatches": 16, "bonus_scale": 1.0, "max_bonus": 1.0},
+    "16-snd-v-raw-clipped": {"minibatches": 16, "bonus": "snd-v", "bonus_scale": 1.0, "max_bonus": 1.0},
     "16-max-grad-norm": {"minibatches": 16, "max_grad_norm": 0.5},
     "16-normalize-adv": {"minibatches": 16, "normalize_adv": True},
     "16-gru": {"minibatches": 16, "policy": "gru"},

@@ -44,7 +44,7 @@ def measure(bonus_TN: Tensor, intrinsic_TN: Tensor, targets: Targets, scaler: Re
         int_mean=int_TN.mean(),
         int_square=int_TN.square().mean(),
         maximum=bonus_TN.max().double(),
-        scale=scaler.moments.std,
+        scale=scaler.divisor,
     )
 
 

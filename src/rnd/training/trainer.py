@@ -67,7 +67,14 @@ class Trainer:
         memory.check(config, spec.observation, self.device)
         self.policy = channels_last(make_policy(config, spec).to(self.device))
         self.bonus = channels_last(make_bonus(config, spec).to(self.device))
-        self.scaler = ReturnScaler(envs, config.gamma_int, half_life=config.bonus_half_life, ranks=ranks)
+        self.scaler = ReturnScaler(
+            envs,
+            config.gamma_int,
+            half_life=config.bonus_half_life,
+            fixed=config.bonus_scale,
+            maximum=config.max_bonus,
+            ranks=ranks,
+        )
         self.reward_scaler: ReturnScaler | None = None
         if config.normalize_reward:
             self.reward_scaler = ReturnScaler(envs, config.gamma_ext, extrinsic=True, ranks=ranks)

@@ -244,7 +244,7 @@ def checked_pattern(text: str) -> re.Pattern[str]:
 
 
 def versions(python: str) -> str:
-    """Of the script's Python and packages."""
+    """Versions of the script's Python and packages."""
     code = """import sys; from importlib import metadata
 print("Python", sys.version.split()[0], end="")
 for one in metadata.distributions():

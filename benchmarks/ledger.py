@@ -45,7 +45,7 @@ COLUMNS = (
 GAMES = {**SIX_GAMES, "freeway": "Freeway"}
 START, END = "<!-- ledger: begin -->", "<!-- ledger: end -->"
 POINTS = 300
-"""Of a curve."""
+"""Rows that are drawn of a curve."""
 SHORT = 210e6
 """Frames of the panels that compare the beginnings."""
 PUBLIC = "public, CNN, mean of {} runs"

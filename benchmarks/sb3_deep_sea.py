@@ -30,7 +30,7 @@ from rnd.plugins.sb3 import RNDPPO, IntrinsicRewardCallback, VecIntrinsicReward
 
 BONUS = {"features": 64, "hidden": 128, "keep": 1.0, "lr": 1e-3}
 SHARED: dict[str, Any] = {"learning_rate": 1e-3, "n_steps": 128, "batch_size": 1024, "n_epochs": 4, "device": "cpu"}
-"""Of all methods; everything else is the algorithm's own default."""
+"""Values of all methods; everything else is the algorithm's own default."""
 
 
 @dataclass(frozen=True)

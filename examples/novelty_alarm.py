@@ -36,7 +36,7 @@ def episode(policy: np.ndarray, seed: int, fault: str = "none") -> tuple[np.ndar
 
 
 def train(seed: int) -> np.ndarray:
-    """Of 200 random linear policies, the one that balances longest in ten episodes."""
+    """The one of 200 random linear policies that balances longest in ten episodes."""
     policies = np.random.default_rng(seed).normal(size=(200, 4))
     return max(policies, key=lambda policy: sum(len(episode(policy, i)[0]) for i in range(10)))
 

@@ -133,9 +133,9 @@ ALL = dict.fromkeys([*(command for _, command in BLOCKS), *(command for page in 
 
 FLAGS = {"--help", "--version", *(flag for options, _ in tables().values() for flag in cli.flags(options))}
 OPTIONS = ("--bonus-options.", "--policy-options.", "--writer-options.")
-"""Of components; which ones there are depends on the component."""
+"""Flags of components; which ones there are depends on the component."""
 OF_OTHERS = {"--cores", "--emulator", "--network", "--tasks", "--bonuses", "--simd"}
-"""Of benchmarks/scaling_model.py, small_tasks.py and native_speed.py."""
+"""Flags of benchmarks/scaling_model.py, small_tasks.py and native_speed.py."""
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

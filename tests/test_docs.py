@@ -47,6 +47,13 @@ def test_lines_are_at_most_120_characters(page):
     assert not [line for line in page.read_text().splitlines() if len(line) > 120 and "](http" not in line]
 
 
+def test_docstrings_begin_with_their_subject():
+    """A value is "the size of a file", and not "of a file": the name before it is in another line."""
+    files = [path for folder in ("src", "tests", "benchmarks", "examples") for path in (ROOT / folder).rglob("*.py")]
+    begin = '"' * 3 + "Of "
+    assert len(files) > 300 and not [path.name for path in files if begin in path.read_text()]
+
+
 def test_every_fault_is_listed_and_names_a_test_that_exists():
     page = (ROOT / "docs" / "reliability.md").read_text()
     rows = re.findall(r"^\| (\d+) \| ((?:long: )?`[\w/]+\.py::.*) \|$", page, re.MULTILINE)

@@ -58,7 +58,7 @@ def test_the_weights_of_advantages_count_up_to_one_block():
 
 
 def test_e3b_has_a_matrix_per_environment():
-    """Of k x k numbers, before and after a step."""
+    """Inverses of k x k numbers, before and after a step."""
     observation, rnd = ObservationSpec("vector", (4,)), Config(env=dataclasses.replace(Config().env, num_envs=1024))
     e3b = dataclasses.replace(rnd, bonus="e3b")
     assert memory.needed(e3b, observation) - memory.needed(rnd, observation) == 2 * 4 * 1024 * 512 * 512

@@ -140,7 +140,7 @@ def test_the_spec_names_the_chosen_backend_and_why(stand_in):
 
 
 SOME = ("montezuma", "private-eye", "solaris")
-"""Of `make test`: one per bank-switching scheme. The others are in `make test-long`."""
+"""Games of `make test`: one per bank-switching scheme. The others are in `make test-long`."""
 
 
 @pytest.mark.parametrize(

@@ -109,7 +109,7 @@ class Answer(typing.NamedTuple):
     code: int | None
     output: str
     seconds: float
-    """Of the processor: the machine may be busy with other things."""
+    """Seconds of the processor: the machine may be busy with other things."""
 
     def problem(self) -> str:
         """What is wrong with it; empty where nothing is."""

@@ -148,7 +148,7 @@ IMAGE_FLAGS = [
 FLAGS = [*IMAGE_FLAGS, "--policy-options.width", "16"]
 """The same for vectors."""
 FRAMES = ENVS * ROLLOUT
-"""Of one of its iterations, where a step is a frame."""
+"""Frames of one of its iterations, where a step is a frame."""
 
 
 def rnd(*arguments: str | Path) -> tuple[int, str]:

@@ -19,7 +19,7 @@ from fault_helpers import SOURCE
 from rnd.checkpoint.parts import export_parts
 
 SEED, COUNT, STARTED = 18, 500, 100
-"""Of the random lines: how many, and how many of them start Python anew."""
+"""How many random lines there are, and how many of them start Python anew."""
 # Empty: Python keeps its bytecode, as for a user. Compiling all of PyTorch's modules takes eight seconds.
 ENVIRONMENT = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(SOURCE), "PYTHONDONTWRITEBYTECODE": ""}
 

@@ -132,7 +132,7 @@ def hostile(value):
 
 
 def restore_choices(cls, values, original):
-    """Of the texts with a few allowed values: a config with others is not read at all."""
+    """Texts with a few allowed values stay as they are: a config with others is not read at all."""
     hints = get_type_hints(cls)
     values |= {name: original[name] for name in values if get_origin(hints.get(name)) is Literal}
 

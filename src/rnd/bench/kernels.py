@@ -81,7 +81,7 @@ def samples_of(config: Config) -> int:
 
 
 def operations_per_sample(config: Config) -> tuple[float, int]:
-    """Of policy and bonus where every sample trains the latter, and the number of parameters."""
+    """Operations of policy and bonus, where every sample trains the latter, and the number of parameters."""
     from torch.utils.flop_counter import FlopCounterMode
 
     steps = envs = 4

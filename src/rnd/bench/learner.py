@@ -67,7 +67,7 @@ class LearnerSpeed:
     milliseconds: float
     """Median over the timed updates."""
     step_milliseconds: float
-    """Of one optimiser step: the epochs alone, over their steps."""
+    """Time of one optimiser step: that of the epochs alone, over their steps."""
     floor_milliseconds: float
     """What its operations and bytes take at the full rates of the device (`rnd.bench.kernels.Floor`)."""
     frames_per_second: float

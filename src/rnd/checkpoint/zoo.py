@@ -65,7 +65,7 @@ class Entry:
     rooms: int | None
     size: int
     sha256: str
-    """Of the agent's file; empty where it was not computed."""
+    """Hash of the agent's file; empty where it was not computed."""
 
 
 class Listed(NamedTuple):

@@ -74,8 +74,8 @@ class EnvConfig:
     timeout: PositiveFloat = runtime_field(60.0)
     """Seconds after which an environment worker that does not answer is reported as hanging."""
     reads: Literal["all", "image"] = "all"
-    """Of dictionaries and tuples with images: all, images and the rest as a vector, or the first image alone. Runs of
-    rnd 0.2 and before have read the image alone."""
+    """What of dictionaries and tuples with images is read: all (images, and the rest as a vector), or the first image
+    alone. Runs of rnd 0.2 and before have read the image alone."""
     first: NonNegativeInt = runtime_field(0)
     """Number of the first environment, from which its seed follows; under torchrun rank x N."""
 

@@ -248,7 +248,7 @@ class JaxEnv(TensorEnv):
         return self.jax.random.fold_in(self.jax.random.PRNGKey(seed & 0xFFFFFFFF), seed >> 32)
 
     def _as_type(self, leaf: Any, like: Any) -> Any:
-        """Of exactly the type of `like`: numbers whose type JAX may still widen would be compiled for once more."""
+        """The leaf in exactly the type of `like`: where JAX may still widen a type, it would compile once more."""
         return leaf if self._is_key(leaf) else self.jax.lax.convert_element_type(leaf, like.dtype)
 
     def _is_key(self, leaf: Any) -> bool:

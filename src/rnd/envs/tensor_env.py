@@ -57,9 +57,9 @@ class TensorEnv(ABC):
 
     num_envs: int
     observation_space: spaces.Space[Any]
-    """Of one copy: a `Box` of numbers, a uint8 image of 84x84, or a dictionary of such."""
+    """The space of one copy: a `Box` of numbers, a uint8 image of 84x84, or a dictionary of such."""
     action_space: spaces.Space[Any]
-    """Of one copy: `Discrete`, `MultiDiscrete` or `Box`."""
+    """The space of one copy: `Discrete`, `MultiDiscrete` or `Box`."""
     sparse = False
     """Any reward is a success."""
     places: Literal["rooms", "cells"] | None = None

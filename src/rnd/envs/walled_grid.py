@@ -75,7 +75,7 @@ class WalledGrid(ArrayEnv):
         """What else an action does."""
 
     def start_episodes(self, which: np.ndarray) -> None:
-        """Of the environments with these numbers."""
+        """Put the agents of the environments with these numbers back to the start."""
         self.state["position"][which] = self.start
         self.state["age"][which] = 0
 

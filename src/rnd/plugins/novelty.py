@@ -64,7 +64,7 @@ class Novelty:
     features: int = 256
     hidden: int = 256
     clip: float = 5.0
-    """Of the networks and of the whitening, as in `rnd.Bonus`."""
+    """Options of the networks and of the whitening, as in `rnd.Bonus`."""
     lr: float = 1e-3
     batch: int = 64
     max_steps: int = 1000

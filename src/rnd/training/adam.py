@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 Moments = dict[str, Tensor]
-"""Of one parameter: `step`, `exp_avg` and `exp_avg_sq`, as in PyTorch."""
+"""What Adam keeps for one parameter: `step`, `exp_avg` and `exp_avg_sq`, as in PyTorch."""
 
 
 class Adam:

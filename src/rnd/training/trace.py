@@ -42,11 +42,11 @@ class Trace:
     """One episode."""
 
     config: Config
-    """Of the one environment: env.first is its number."""
+    """Config of the one environment; env.first is its number."""
     actions: np.ndarray
     """[steps, ...], in the smallest type that holds them."""
     seed: int
-    """Of the evaluation: that of `config`, but for environments whose problem has a seed of its own (rnd/...)."""
+    """Seed of the evaluation: that of `config`, but for environments whose problem has a seed of its own (rnd/...)."""
     score: float
     rooms: list[int]
     agent: dict[str, Any]

@@ -69,7 +69,7 @@ def place_of(pc: int, view: int) -> int:
 
 
 def sliced_program(code: dict[int, tuple[int, bytes]]) -> Program:
-    """Of E0: code by its address, with the slice that it lies in."""
+    """A program of E0: code by its address, with the slice that it lies in."""
     rom, reached = bytearray(8 * 1024), bytearray(32 * 1024)
     for pc, (view, text) in code.items():
         rom[view * 1024 + pc % 1024 : view * 1024 + pc % 1024 + len(text)] = text

@@ -16,7 +16,7 @@ class Opcode(NamedTuple):
     kind: str
     cycles: int
     waits: tuple[int, int]
-    """Of a branch: the values of the timer, (low, high], for which a loop that waits for it continues."""
+    """Values of the timer, (low, high], for which a loop that waits for it continues: a branch has them."""
 
 
 def _read_opcodes() -> dict[int, Opcode]:
@@ -30,7 +30,7 @@ def _read_opcodes() -> dict[int, Opcode]:
 
 OPCODES = _read_opcodes()
 BYTES = {"IMP": 1, "ACC": 1, "ABS": 3, "ABX": 3, "ABY": 3, "IND": 3}
-"""Of an instruction, by its mode; two in the others."""
+"""Length of an instruction by its mode; two in the others."""
 
 
 def length(code: int) -> int:

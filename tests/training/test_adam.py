@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import nn
 
-from rnd.training.adam import Adam
+from rnd.training.adam import Adam, Group
 
 
 def network() -> nn.Module:
@@ -30,7 +30,7 @@ def test_steps_and_moments_are_those_of_pytorch():
     """Two groups, and a parameter without a gradient in the second step."""
     ours, theirs = network(), network()
     mine, others = [*ours.parameters()], [*theirs.parameters()]
-    adam = Adam([(mine[:2], 1e-3), (mine[2:], 3e-2)])
+    adam = Adam([Group(mine[:2], 1e-3), Group(mine[2:], 3e-2)])
     groups = [{"params": others[:2], "lr": 1e-3}, {"params": others[2:], "lr": 3e-2}]
     reference = torch.optim.Adam(groups, betas=(0.9, 0.999), eps=1e-8, fused=True)
     for step in range(5):
@@ -51,7 +51,7 @@ def test_steps_and_moments_are_those_of_pytorch():
 
 def test_no_step_is_taken_where_something_was_not_finite():
     made, not_finite = network(), torch.zeros(())
-    adam = Adam([([*made.parameters()], 1e-2)], not_finite)
+    adam = Adam([Group([*made.parameters()], 1e-2, not_finite)])
     for step in (1, 2):
         gradients(made, step)
         adam.step()
@@ -67,13 +67,13 @@ def test_no_step_is_taken_where_something_was_not_finite():
 
 def test_it_continues_from_what_was_saved_in_any_memory_order():
     whole, half = network(), network()
-    adam = Adam([([*whole.parameters()], 1e-2)])
+    adam = Adam([Group([*whole.parameters()], 1e-2)])
     for step in (1, 2):
         gradients(whole, step)
         adam.step()
     state = {number: {n: v.clone().contiguous() for n, v in m.items()} for number, m in adam.state_dict().items()}
     half.load_state_dict(whole.state_dict())
-    other = Adam([([*half.parameters()], 1e-2)])
+    other = Adam([Group([*half.parameters()], 1e-2)])
     other.load_state_dict(state)
     weight = next(half.parameters())
     assert other.moments[weight]["exp_avg"].stride() == weight.stride() != state["0"]["exp_avg"].stride()

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from helpers import tiny
+from helpers import tiny, train_rows
 from rnd import envs
 from rnd.bonus.base import kept
 from rnd.config import Config, EnvConfig
@@ -187,3 +187,21 @@ def test_the_norm_of_the_gradient_is_clipped():
         squares[limit] = sum(float((m["exp_avg"] / 0.1).square().sum()) for m in moments) ** 0.5
         assert squares[limit] == pytest.approx(min(row["grad_norm"], limit or 1e9), rel=1e-3)
     assert squares[None] == squares[1e6] > 1e-2
+
+
+def test_the_policy_stops_when_it_is_too_far_from_the_one_that_acted():
+    """One step of two epochs of two minibatches, and again one in the next rollout. The predictor takes all."""
+    trainer = trainer_of(tiny(target_kl=1e-6, epochs=2, minibatches=2, lr=1e-2, device="cpu"))
+    rows, moments = trainer.train(), trainer.learner.optimizer.moments
+
+    def steps(module):
+        return {float(moments[p]["step"]) for p in module.parameters() if p.requires_grad}
+
+    for number in (1, 2):
+        next(rows)
+        assert steps(trainer.policy) == {number} and steps(trainer.bonus) == {4 * number}
+
+
+def test_a_bound_that_is_never_reached_changes_nothing():
+    free, bounded = (train_rows(tiny(target_kl=bound)) for bound in (None, 1e9))
+    assert free == bounded

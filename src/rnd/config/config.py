@@ -212,6 +212,9 @@ class Config:
     rollout. 0: never, as in the paper."""
     max_grad_norm: PositiveFloat | None = None
     """Clip the norm of the gradient, of policy and predictor together; default: it is not clipped, as in the paper."""
+    target_kl: PositiveFloat | None = None
+    """Once the KL divergence of a minibatch from the policy that acted exceeds this, the policy takes no more steps in
+    that rollout; the predictor learns on. Default: it takes all, as in the paper."""
 
     seed: Seed = field(default=1, metadata={"role": "seed"})
     """Seed of everything: networks, actions, masks, environments."""

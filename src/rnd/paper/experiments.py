@@ -210,6 +210,7 @@ EFFICIENCY_ARMS: dict[str, dict[str, Any]] = {
     "16-raw-clipped": {"minibatches": 16, "bonus_scale": 1.0, "max_bonus": 1.0},
     "16-snd-v-raw-clipped": {"minibatches": 16, "bonus": "snd-v", "bonus_scale": 1.0, "max_bonus": 1.0},
     "16-max-grad-norm": {"minibatches": 16, "max_grad_norm": 0.5},
+    "16-target-kl": {"minibatches": 16, "target_kl": 0.03},
     "16-normalize-adv": {"minibatches": 16, "normalize_adv": True},
     "16-gru": {"minibatches": 16, "policy": "gru"},
     "1024-envs-32": {"minibatches": 32, "envs": 1024},

@@ -26,7 +26,7 @@ from rnd.foundation.tables import csv_text
 from rnd.paper.mnist import Digits, load
 from rnd.report.aggregate import Curve, curves_over_seeds
 from rnd.report.figure import new_figure, save
-from rnd.training.adam import Adam
+from rnd.training.adam import Adam, Group
 
 FAMILIAR = 0
 """The class that stands for states that were seen many times."""
@@ -113,7 +113,7 @@ def distil(options: Options, digits: Digits, target_class: int, seed: int) -> tu
     images_X = torch.from_numpy(digits.train_images)
     models = [(w.repeat(len(counts), 1, 1), b.repeat(len(counts), 1, 1)) for w, b in layers]
     parameters = [p.requires_grad_() for layer in models for p in layer]
-    adam = Adam([(parameters, options.lr)])
+    adam = Adam([Group(parameters, options.lr)])
     for indices_B in batches(index_MP.shape[1], options, generator):
         x_MBX = images_X[index_MP[:, indices_B]]
         loss = (forward(models, x_MBX) - forward(target, x_MBX.flatten(0, 1)[None]).view(*x_MBX.shape[:2], -1)).square()

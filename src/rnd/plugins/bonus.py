@@ -36,7 +36,7 @@ from rnd.plugins.defaults import bonus_arguments, starting_config
 from rnd.plugins.episodes import EpisodeFeatures, EpisodeMemory
 from rnd.plugins.guards import anywhere, check_sizes
 from rnd.plugins.steps import StepEncoder, Steps, joined
-from rnd.training.adam import Adam
+from rnd.training.adam import Adam, Group
 from rnd.training.ppo import NonFiniteLossError
 
 FORMAT, CARD = 1, "rnd.bonus"
@@ -140,7 +140,7 @@ class Bonus:
         """The episodes since `freeze`."""
         self.trained = [p for p in self.module.parameters() if p.requires_grad]
         # The same optimiser as the agent's: it treats every parameter by itself, so the weights are the same too.
-        self.optimizer = Adam([(self.trained, config.lr)]) if self.trained else None
+        self.optimizer = Adam([Group(self.trained, config.lr)]) if self.trained else None
         self.generator = torch.Generator(self.device)
         self.generator.manual_seed(draw_seed(config.seed, 1, 0, 0))
         self.frozen = False

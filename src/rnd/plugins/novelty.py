@@ -34,7 +34,7 @@ from rnd.foundation.errors import nearest
 from rnd.foundation.files import read_errors
 from rnd.plugins.alarms import EpisodeMonitor, EpisodeThreshold, conformal_limit
 from rnd.plugins.samples import NoveltyError, checked, encoder
-from rnd.training.adam import Adam
+from rnd.training.adam import Adam, Group
 
 FORMAT, CARD, WHAT = 1, "rnd.novelty", "a detector saved by rnd"
 CHUNK = 4096
@@ -129,7 +129,7 @@ class Novelty:
     def _place(self, module: RND) -> None:
         self._device = torch.device(find_device(self.device))
         self._module, self._sizes = module.to(self._device), RunningMoments().to(self._device)
-        self._optimizer = Adam([([*module.predictor.parameters()], self.lr)])
+        self._optimizer = Adam([Group([*module.predictor.parameters()], self.lr)])
 
     def _seed(self) -> int:
         return int(torch.randint(2**31, ())) if self.random_state is None else int(self.random_state)

@@ -7,6 +7,7 @@ first used, which takes more than a second of every run that is started, and che
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -15,21 +16,21 @@ Moments = dict[str, Tensor]
 """What Adam keeps for one parameter: `step`, `exp_avg` and `exp_avg_sq`, as in PyTorch."""
 
 
+class Group(NamedTuple):
+    """Parameters that take their steps in one launch of the kernel."""
+
+    parameters: Sequence[Tensor]
+    lr: float
+    skip: Tensor | None = None
+    """A number on the device: where it is 1, no step is taken."""
+
+
 class Adam:
     """Takes no step for parameters without a gradient."""
 
-    def __init__(
-        self,
-        groups: Sequence[tuple[Sequence[Tensor], float]],
-        not_finite: Tensor | None = None,
-        betas: tuple[float, float] = (0.9, 0.999),
-        eps: float = 1e-8,
-    ):
-        """`groups`: parameters with their learning rate; the kernel is launched once for each. `not_finite`: where this
-        number on the device is 1, no step is taken."""
-        self.groups = [([*parameters], lr) for parameters, lr in groups]
-        self.not_finite, self.betas, self.eps = not_finite, betas, eps
-        self.parameters = [p for parameters, _ in self.groups for p in parameters]
+    def __init__(self, groups: Sequence[Group], betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-8):
+        self.groups, self.betas, self.eps = groups, betas, eps
+        self.parameters = [p for group in groups for p in group.parameters]
         self.moments: dict[Tensor, Moments] = {}
 
     def zero_grad(self) -> None:
@@ -38,7 +39,7 @@ class Adam:
 
     @torch.no_grad()
     def step(self) -> None:
-        for parameters, lr in self.groups:
+        for parameters, lr, skip in self.groups:
             given = [p for p in parameters if p.grad is not None]
             if not given:
                 continue
@@ -59,10 +60,10 @@ class Adam:
                 eps=self.eps,
                 amsgrad=False,
                 maximize=False,
-                found_inf=self.not_finite,
+                found_inf=skip,
             )
-            if self.not_finite is not None:  # a step that was not taken does not count
-                torch._foreach_sub_(steps, [self.not_finite] * len(steps))
+            if skip is not None:  # a step that was not taken does not count
+                torch._foreach_sub_(steps, [skip] * len(steps))
 
     def state_dict(self) -> dict[str, Moments]:
         """Moments and step counts, by the number of the parameter. The tensors are those of the optimiser."""

@@ -20,7 +20,7 @@ from rnd.envs.spec import ActionSpec
 from rnd.foundation.errors import RunError
 from rnd.models import actions as act
 from rnd.models.policy.base import Policy, PolicyOutput
-from rnd.training.adam import Adam, Moments
+from rnd.training.adam import Adam, Group, Moments
 from rnd.training.returns import Targets
 
 
@@ -144,9 +144,12 @@ class Learner:
         trained = [[p for p in module.parameters() if p.requires_grad] for module in (policy, bonus)]
         self.parameters = [p for parameters in trained for p in parameters]
         rates = config.lr, config.bonus_lr or config.lr
-        self.not_finite = torch.zeros((), device=self.device)
-        grouped = [self.parameters] if rates[0] == rates[1] else trained  # one launch where the rates are the same
-        self.optimizer = Adam([*zip(grouped, rates, strict=False)], self.not_finite)
+        self.not_finite, self.policy_stops = (torch.zeros((), device=self.device) for _ in range(2))
+        stops = self.not_finite if config.target_kl is None else self.policy_stops, self.not_finite
+        groups = [*map(Group, trained, rates, stops)]
+        if rates[0] == rates[1] and stops[0] is stops[1]:  # one launch for all
+            groups = [Group(self.parameters, *groups[0][1:])]
+        self.optimizer = Adam(groups)
         self._policy_losses = compiled(policy_losses, config, self.device) if policy.compilable else policy_losses
         self._bonus_loss = compiled(bonus_loss, config, self.device) if policy.compilable else bonus_loss
         self._add_losses = compiled(add_losses, config, self.device)
@@ -166,6 +169,7 @@ class Learner:
         config, batch = self.config, UpdateBatch.of(rollout, targets, bonus_targets)
         draws = torch.rand(config.epochs, *batch.keep_TN.shape, generator=self.generator, device=self.device)
         totals_L = torch.zeros(len(LOSSES), device=self.device)
+        self.policy_stops.zero_()
         for number, draw_TN in enumerate(draws, 1):
             transitions = replace(batch.transitions, draw=draw_TN)
             batch = replace(batch, transitions=transitions, keep_TN=draw_TN < config.keep)
@@ -183,7 +187,8 @@ class Learner:
     def epoch(self, batch: UpdateBatch, totals_L: Tensor) -> Tensor:
         """One optimiser step per minibatch; returns the totals with its losses added.
 
-        Advances in place, on the device: parameters, Adam's moments, and `not_finite`, which prevents every later step.
+        Advances in place, on the device: parameters, Adam's moments, `not_finite`, which prevents every later step, and
+        `policy_stops`, which prevents those of the policy until the next rollout.
         """
         size = self.config.env.num_envs // self.config.minibatches
         for start in range(0, self.config.env.num_envs, size):
@@ -192,6 +197,8 @@ class Learner:
             self.ranks.all_mean_([*gradients, *losses.values()])
             norms = list(torch._foreach_norm(gradients))
             totals_L, norm = self._add_losses(totals_L, self.not_finite, losses, norms)
+            if self.config.target_kl is not None:
+                self.policy_stops.logical_or_(losses["approx_kl"] > self.config.target_kl).logical_or_(self.not_finite)
             if self.config.max_grad_norm is not None:
                 nn.utils.clip_grads_with_norm_(self.parameters, self.config.max_grad_norm, norm)
             self.optimizer.step()

@@ -35,6 +35,7 @@ SMALLER = {
     "rnd train ALE/Hero-v5 --bonus none": "--env.num-envs 4 --frames 10000",
     "rnd paper figure7 --jobs 4": "--scale 0.000001 --only venture-none",
     "rnd paper bonuses --game gravitar --frames 50000000 --only snd-v": "--scale 0.0002 --seed 1",
+    "rnd paper efficiency --only minibatches-16 16-target-kl --seed 1 --frames 100e6 --jobs 2": "--scale 0.0001",
     "rnd paper bonuses --game MiniGrid-MultiRoom-N4-S5-v1 --jobs 2": "--scale 0.005",
     "rnd sweep MountainCar-v0 --trials 12 --frames 60000": "--trials 2 --frames 2000 --finals 0",
     "python benchmarks/small_tasks.py --jobs 2": "--tasks MountainCarContinuous --bonuses rnd --seeds 6",

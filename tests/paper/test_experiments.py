@@ -11,7 +11,7 @@ import pytest
 
 from rnd.config import BonusOptions, CheckpointConfig, Config, EnvConfig
 from rnd.config.presets import preset
-from rnd.paper.experiments import EXPERIMENTS, TABLE1, bonuses
+from rnd.paper.experiments import EXPERIMENTS, TABLE1, bonuses, efficiency
 
 BILLION = 10**9
 
@@ -203,4 +203,5 @@ def test_the_arms_of_efficiency_differ_in_one_thing_from_the_best_so_far():
         different = {field for field, value in config.items() if value != best[field]} - {"minibatches"}
         assert len(different) <= needed.get(name, 1), (name, different)
     assert {config["frames"] for config in found.values()} == {200_000_000}
+    assert {arm.config.frames for arm in efficiency(1000).arms} == {1000}
     assert {config["seed"] for config in found.values()} == {1}

@@ -24,7 +24,7 @@ STORED = Path(__file__).parents[1] / "report" / "stored"
 def test_figures_share_their_runs(tmp_path):
     """The RND arm with the paper's defaults is one run per seed, for all figures."""
     paths = [
-        {run.path for run in planned_runs(EXPERIMENTS[name](), Scale(), tmp_path, only=arm, seed=1)}
+        {run.path for run in planned_runs(EXPERIMENTS[name](), Scale(), tmp_path, only=[arm], seed=1)}
         for name, arm in (("figure5", "int-0.99-ext-0.999"), ("figure6", "cnn-128"), ("figure8", "rnd"))
     ]
     assert paths[0] == paths[1] == paths[2]
@@ -62,10 +62,12 @@ def test_a_scale_outside_is_refused(factor):
 
 
 def test_one_arm_and_one_seed(tmp_path):
-    found = planned_runs(EXPERIMENTS["figure3"](), Scale(), tmp_path, only="episodic-0.99", seed=4)
+    found = planned_runs(EXPERIMENTS["figure3"](), Scale(), tmp_path, only=["episodic-0.99"], seed=4)
     assert [(run.group, run.config.seed) for run in found] == [("episodic-0.99", 4)]
+    several = planned_runs(EXPERIMENTS["figure3"](), Scale(), tmp_path, only=["episodic-0.99", "nonepisodic-0.99"])
+    assert {run.group for run in several} == {"episodic-0.99", "nonepisodic-0.99"} and len(several) == 10
     with pytest.raises(UserError, match=r"nonepisodic-0\.99"):
-        planned_runs(EXPERIMENTS["figure3"](), Scale(), tmp_path, only="nonepisodic")
+        planned_runs(EXPERIMENTS["figure3"](), Scale(), tmp_path, only=["nonepisodic"])
     with pytest.raises(UserError, match=r"figure1 has only seed 1, not 2"):
         planned_runs(EXPERIMENTS["figure1"](), Scale(), tmp_path, seed=2)
     with pytest.raises(UserError, match=r"seeds 1 to 2 at this scale, not 3"):

@@ -118,6 +118,20 @@ def test_reference_lines_far_above_the_curves_become_text(tmp_path, drawn):
     assert ax.lines[1].get_color() == ax.lines[0].get_color()
 
 
+def test_many_arms_have_room(tmp_path, drawn):
+    """22 arms, of which most have no run: they are counted, and the axes stay. Beyond the colours, styles differ."""
+    runs = [line(f"arm {i}") if i in (0, 1, 9) else Line(f"arm {i}", (), 2) for i in range(22)]
+    draw(plot(runs), tmp_path)
+    ax = drawn[0].axes[0]
+    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["arm 0", "arm 1", "arm 9"]
+    assert "19 arms have no run yet" in words(drawn[0]) and "arm 5" not in words(drawn[0])
+    assert [curve.get_linestyle() for curve in ax.lines] == ["-", "-", ":"]
+    assert ax.lines[1].get_color() == ax.lines[2].get_color()
+    draw(plot([line(f"arm {i}") for i in range(20)]), tmp_path)
+    assert drawn[1].get_figheight() > drawn[0].get_figheight()
+    assert drawn[1].axes[0].get_window_extent().height > 0.4 * drawn[0].axes[0].get_window_extent().height
+
+
 def test_the_legend_covers_no_curve(tmp_path, drawn):
     draw(plot([line(), line("PPO", ("ppo-s1",), 1)]), tmp_path)
     ax = drawn[0].axes[0]

@@ -16,7 +16,7 @@ from rnd.foundation.errors import RunError, UserError, nearest
 from rnd.foundation.text import count, duration
 from rnd.jobs.planned import PlannedRun, State
 from rnd.paper.drawing import draw_experiment, image_name, lines_of
-from rnd.paper.experiments import EXPERIMENTS, Experiment, bonuses
+from rnd.paper.experiments import EXPERIMENTS, Experiment, bonuses, efficiency
 from rnd.paper.plan import Scale, planned_runs
 from rnd.paper.speed import frames_per_second
 from rnd.report.figure import footer
@@ -28,6 +28,7 @@ PROGRAMS = {
     "prediction-errors": "rnd.paper.prediction_errors",
 }
 """Experiments without arms: name to a module with a dataclass `Options` and `run(options, console)`."""
+OURS = "bonuses and efficiency"
 
 
 @dataclass(frozen=True)
@@ -46,8 +47,8 @@ class Options:
     """With --ray: CPUs per run; default: the share of its GPU, or one."""
     gpus: PositiveFloat | None = None
     """With --ray: GPUs per run, also a fraction; default: one where the cluster has any."""
-    only: str | None = None
-    """Only this arm."""
+    only: tuple[str, ...] = ()
+    """Only these arms."""
     seed: Seed | None = None
     """Only this seed."""
     dry_run: bool = False
@@ -59,16 +60,16 @@ class Options:
     episodes: PositiveInt = 10
     """Figure 1: show the best of this many episodes."""
     game: str | None = None
-    """`bonuses`, which is not of the paper: an Atari game or any task of `rnd train`; default montezuma."""
+    """`bonuses`: an Atari game or any task of `rnd train`; default montezuma."""
     frames: Frames | None = None
-    """`bonuses`: frames per run; default 200 million for Atari, those of `rnd train` for a task."""
+    """`bonuses` and `efficiency`: frames per run; default 200 million for Atari, those of `rnd train` for a task."""
     device: str = "auto"
     """auto, cpu, cuda or cuda:N."""
 
 
 def main(arguments: list[str]) -> None:
     names = sorted({*EXPERIMENTS, *PROGRAMS})
-    description = f"Run an experiment of the paper and draw it. NAME: {', '.join(names)}. bonuses is not of the paper."
+    description = f"Run an experiment of the paper and draw it. NAME: {', '.join(names)}. {OURS} are not of the paper."
     # A program's name comes off first where it stands first: its flags may have several values, as --classes 1 2.
     name = arguments.pop(0) if arguments and arguments[0] in PROGRAMS else positional(Options, arguments)
     if name in PROGRAMS:
@@ -84,13 +85,15 @@ def main(arguments: list[str]) -> None:
         raise UserError(f"name an experiment: {', '.join(names)}")
     if name not in EXPERIMENTS:
         raise UserError(f"unknown experiment {name!r}; {nearest(name, names)}")
-    if name != "bonuses" and (options.game or options.frames):
-        raise UserError(
-            f"--game and --frames are for rnd paper bonuses; {name} has those of the paper: --scale changes it"
-        )
-    _experiment(
-        bonuses(options.game or "montezuma", options.frames) if name == "bonuses" else EXPERIMENTS[name](), options
-    )
+    if options.game and name != "bonuses":
+        raise UserError(f"--game is for rnd paper bonuses; leave it out of rnd paper {name}")
+    if options.frames and name not in ("bonuses", "efficiency"):
+        raise UserError(f"--frames is for rnd paper {OURS}; {name} has those of the paper: --scale changes it")
+    ours = {
+        "bonuses": lambda: bonuses(options.game or "montezuma", options.frames),
+        "efficiency": lambda: efficiency(options.frames),
+    }
+    _experiment(ours.get(name, EXPERIMENTS[name])(), options)
 
 
 def _experiment(experiment: Experiment, options: Options) -> None:

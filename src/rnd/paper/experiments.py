@@ -219,10 +219,11 @@ EFFICIENCY_ARMS: dict[str, dict[str, Any]] = {
 """Arms of `efficiency`: each differs in one thing from `minibatches-16`, the best so far."""
 
 
-def efficiency() -> Experiment:
-    """Not of the paper: which changes of its settings earn more per frame, Montezuma's Revenge, 200 million frames."""
+def efficiency(frames: int | None = None) -> Experiment:
+    """Not of the paper: which changes of its settings earn more per frame, Montezuma's Revenge. Without `frames`: 200
+    million."""
     arms = tuple(
-        Arm(name, name.replace("-", " "), replace(run_of(**changes), frames=200_000_000))
+        Arm(name, name.replace("-", " "), replace(run_of(**changes), frames=frames or 200_000_000))
         for name, changes in EFFICIENCY_ARMS.items()
     )
     title = "Not of the paper: score per frame, Montezuma's Revenge"

@@ -7,6 +7,7 @@ figure 8 is also an arm of figures 5, 6 and 9, and is trained once.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
@@ -67,17 +68,18 @@ class Scale:
 
 
 def planned_runs(
-    experiment: Experiment, scale: Scale, out: Path, *, only: str | None = None, seed: int | None = None
+    experiment: Experiment, scale: Scale, out: Path, *, only: Sequence[str] = (), seed: int | None = None
 ) -> list[PlannedRun]:
-    """The runs of a figure, seed by seed, so that a half-done figure shows every arm."""
+    """The runs of a figure, or of `only` some of its arms; seed by seed, so that a half-done figure shows every arm."""
     names = [arm.name for arm in experiment.arms]
-    if only is not None and only not in names:
-        raise UserError(f"{experiment.name} has no arm {only!r}; {nearest(only, names, count=len(names))}")
+    for name in only:
+        if name not in names:
+            raise UserError(f"{experiment.name} has no arm {name!r}; {nearest(name, names, count=len(names))}")
     seeds = range(1, scale.seeds(experiment.seeds) + 1)
     if seed is not None and seed not in seeds:
         have = f"seeds 1 to {seeds[-1]}" if len(seeds) > 1 else "only seed 1"
         raise UserError(f"{experiment.name} has {have}{' at this scale' * (scale.factor < 1)}, not {seed}")
-    arms = [arm for arm in experiment.arms if only in (None, arm.name)]
+    arms = [arm for arm in experiment.arms if not only or arm.name in only]
     found = []
     for s, arm in product(seeds if seed is None else (seed,), arms):
         config = replace(scale.config(arm.config), seed=s)

@@ -21,6 +21,12 @@ from rnd.report.runs import Run, averaged
 
 COLOURS = ("#0b6e99", "#d1495b", "#2e8b57", "#e09f3e", "#6a4c93", "#7d5a50", "#3d405b", "#c06c84")
 """Most colour-blind readers can distinguish these, in this order."""
+STYLES = ("-", ":", "-.")
+"""Lines beyond the number of colours take the same colours in the next style; dashed lines are unfinished runs."""
+MAX_NAMED = 18
+"""Arms without runs that are named under a plot, those of six games and three methods; more are counted."""
+LEGEND_ROWS = 6
+"""Rows of a legend for which a plot has room; more make it higher."""
 INTERQUARTILE_POINTS = 400
 """Number of points with a bootstrap interval; they are evenly spaced and include the last one."""
 FAR = 3.0
@@ -111,7 +117,11 @@ def remarks(line: Line, x: str) -> list[str]:
 
 def footer(statistic: str, scaled: str | None, lines: Iterable[Line], width: int, x: str = "frames") -> str:
     """The text under a plot: what is drawn, the sizes of a scaled experiment, and what is missing."""
-    notes = [f"scaled: {scaled}; not the paper's experiment"] if scaled else []
+    notes, lines = [f"scaled: {scaled}; not the paper's experiment"] if scaled else [], [*lines]
+    empty = {(line.group, line.label) for line in lines if not line.runs}
+    if len(empty) > MAX_NAMED:
+        notes.append(f"{len(empty)} arms have no run yet")
+        lines = [line for line in lines if line.runs]
     notes += dict.fromkeys(remark for line in lines for remark in remarks(line, x))
     return textwrap.fill("; ".join([statistic, *notes]), width)
 
@@ -148,13 +158,17 @@ def new_figure(width: float, height: float) -> Any:
 
 def legend_below(ax: Any) -> None:
     """The legend under the axes, where it covers no curve; the layout makes room for it."""
-    ax.legend(fontsize=7.5, frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.16), borderaxespad=0)
+    below: dict[str, Any] = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.16), "borderaxespad": 0}
+    columns = 1 if len(ax.get_legend_handles_labels()[1]) <= LEGEND_ROWS else 2
+    ax.legend(fontsize=7.5, frameon=False, ncols=columns, **below)
 
 
 def _figure(plot: Plot, curves: list[list[Curve]], iqm: bool) -> Any:
     columns = min(plot.columns, len(plot.panels))
     rows = -(-len(plot.panels) // columns)
-    figure = new_figure(4.8 * columns, 3.5 * rows + 1.0)
+    drawn_lines = max(sum(len(curve.x) > 0 for curve in panel) for panel in curves)
+    more = max(0, -(-drawn_lines // 2) - LEGEND_ROWS)
+    figure = new_figure(4.8 * columns, (3.5 + 0.16 * more) * rows + 1.0)
     axes = figure.subplots(rows, columns, squeeze=False).reshape(-1)
     for ax, panel, drawn in zip(axes, plot.panels, curves, strict=False):
         _panel(ax, panel, drawn, plot.x)
@@ -171,10 +185,12 @@ def _figure(plot: Plot, curves: list[list[Curve]], iqm: bool) -> Any:
 
 def _panel(ax: Any, panel: Panel, curves: list[Curve], x: str) -> None:
     colours = {line.label: COLOURS[i % len(COLOURS)] for i, line in enumerate(panel.lines)}
-    for line, curve in zip(panel.lines, curves, strict=True):
+    for i, (line, curve) in enumerate(zip(panel.lines, curves, strict=True)):
+        if not len(curve.x):
+            continue
         colour = colours[line.label]
         marker = "o" if len(curve.x) == 1 else None  # a line through one point cannot be seen
-        style = "-" if line.legend == line.label else "--"
+        style = STYLES[i // len(COLOURS) % len(STYLES)] if line.legend == line.label else "--"
         ax.plot(curve.x, curve.mean, style, color=colour, lw=1.6, marker=marker, ms=4, label=line.legend)
         ax.fill_between(curve.x, curve.low, curve.high, color=colour, alpha=0.2, lw=0)
     _reference_lines(ax, panel, curves, colours)

@@ -10,9 +10,10 @@ import pytest
 from ale_py import roms
 
 from rnd import cli
-from rnd.cli import OTHER_NAMES, flags, positionals, share_cores
+from rnd.cli import OTHER_NAMES, positionals, share_cores
 from rnd.commands.completion import tables
 from rnd.config import Config
+from rnd.config.flags import declared
 from rnd.envs import native
 from rnd.foundation.errors import UserError
 
@@ -107,7 +108,7 @@ def test_bad_input_gets_one_line_and_exit_code_2(arguments, hint, tmp_path, capf
 
 
 def test_flags_of_other_libraries_lead_to_ours():
-    ours = flags(Config)
+    ours = declared(Config)
     assert {*OTHER_NAMES.values()} <= {*ours} and not {*OTHER_NAMES} & {*ours}
 
 

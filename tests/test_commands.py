@@ -16,6 +16,7 @@ from pages import FILES
 from rnd import cli
 from rnd.commands import evaluate
 from rnd.commands.completion import tables
+from rnd.config.flags import declared
 from rnd.training.evaluation import Evaluation
 
 ROOT = Path(__file__).parents[1]
@@ -132,7 +133,7 @@ BLOCKS = [(page, command) for page in PAGES for command in commands(page)]
 ALL = dict.fromkeys([*(command for _, command in BLOCKS), *(command for page in PAGES for command in inline(page))])
 
 
-FLAGS = {"--help", "--version", *(flag for options, _ in tables().values() for flag in cli.flags(options))}
+FLAGS = {"--help", "--version", *(flag for options, _ in tables().values() for flag in declared(options))}
 OPTIONS = ("--bonus-options.", "--policy-options.", "--writer-options.")
 """Flags of components; which ones there are depends on the component."""
 OF_OTHERS = {"--cores", "--emulator", "--network", "--tasks", "--bonuses", "--simd"}

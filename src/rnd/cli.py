@@ -178,8 +178,8 @@ def positional(cls: Any, arguments: list[str], missing: str = "") -> str:
 
 def positionals(cls: Any, arguments: list[str]) -> list[str]:
     """Remove and return the arguments that are neither a flag of `cls` nor the value of one, at any position."""
-    switches, found, rest = {"-h", "--help", *flags(cls, switches=True)}, [], []
-    several = {name for name, flag in declared(cls).items() if flag.takes_several}
+    flags, found, rest = declared(cls), [], []
+    switches = {"-h", "--help", *(name for name, flag in flags.items() if flag.is_switch)}
     waiting = list(arguments)
     while waiting:
         argument = waiting.pop(0)
@@ -193,7 +193,7 @@ def positionals(cls: Any, arguments: list[str]) -> list[str]:
         takes_value = "=" not in argument and name not in switches
         while takes_value and waiting and not waiting[0].startswith("--"):  # otherwise its value is missing
             rest.append(waiting.pop(0))
-            takes_value = name in several
+            takes_value = name in flags and flags[name].takes_several
     arguments[:] = rest
     return found
 
@@ -217,17 +217,12 @@ def value_of(name: str, arguments: list[str]) -> str | None:
 
 def check_flags(cls: Any, arguments: list[str]) -> None:
     """Refuse an unknown flag and name the nearest one."""
-    known = {"--help", "-h", *flags(cls)}
+    known = {"--help", "-h", *declared(cls)}
     for argument in arguments:
         flag = argument.split("=", 1)[0].replace("_", "-")
         if flag.startswith("--") and flag not in known:
             ours = OTHER_NAMES.get(flag)
             raise UserError(f"unknown flag {flag}; " + (f"nearest: {ours}" if ours in known else nearest(flag, known)))
-
-
-def flags(cls: Any, switches: bool = False) -> list[str]:
-    """Flags of a dataclass (or of an instance) and of the dataclasses in it; of `switches`, those without a value."""
-    return [name for name, flag in declared(cls).items() if flag.is_switch or not switches]
 
 
 def one_line(box: str) -> str:

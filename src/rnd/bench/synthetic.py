@@ -32,9 +32,6 @@ class SyntheticAtari(VectorEnv):
         self.buffers["reward"][group] = self.random.random(size) < 0.01
         self.buffers["terminated"][group] = self.random.random(size) < 0.005
 
-    def _recv(self, group: slice) -> None:
-        """`_send` has already done the step."""
-
     def _save(self) -> Arrays:
         return {}
 

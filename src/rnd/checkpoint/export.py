@@ -96,7 +96,7 @@ def card_and_tensors(path: Path, best: bool = False) -> tuple[dict[str, Any], di
         return from_checkpoint(find_checkpoint(path, best))
     if best:
         raise one_checkpoint(path, "an exported agent")
-    return read_agent(path)
+    return read_tensors(path, CARD, "an agent exported by rnd", AGENT_FORMAT)
 
 
 def one_checkpoint(path: Path, what: str) -> UserError:
@@ -173,11 +173,6 @@ def agent_name(path: Path) -> str:
     """Name of an exported file, of its folder in the zoo, or number of a checkpoint."""
     named = unpacked_name(path).stem if path.is_file() else path.resolve().name
     return path.resolve().parent.name if named == "agent" else named
-
-
-def read_agent(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """The card and the tensors of an exported file."""
-    return read_tensors(path, CARD, "an agent exported by rnd", AGENT_FORMAT)
 
 
 def write_tensors(path: Path, tensors: dict[str, Tensor], key: str, card: dict[str, Any]) -> None:

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
-from rnd.cli import COMMANDS, flags, parse, positional
+from rnd.cli import COMMANDS, parse, positional
 from rnd.config.components import BONUSES, POLICIES
+from rnd.config.flags import declared
 from rnd.foundation.errors import UserError, nearest
 
 DESCRIPTION = "Print the completion script of a shell, bash or zsh. For this shell: source <(rnd completion bash)."
@@ -42,7 +43,7 @@ def main(arguments: list[str]) -> None:
     patterns = {'*" --bonus"': [*BONUSES], '*" --policy"': [*POLICIES]}
     for name, (options, _) in tables().items():
         command = name.split()[0]
-        patterns.setdefault(f'"{command} "*', names(command)).extend(flags(options))
+        patterns.setdefault(f'"{command} "*', names(command)).extend(declared(options))
     cases = [f'        {key}) words="{" ".join(dict.fromkeys(words))}" ;;' for key, words in patterns.items()]
     print(SHELLS[shell].format(commands=" ".join(COMMANDS), cases="\n".join(cases)), end="")
 

@@ -17,7 +17,6 @@ from typing import IO, Protocol
 from rnd.config import Config, WriterOptions
 from rnd.config.components import WRITERS, option_group, writer_names
 from rnd.foundation.files import open_regular
-from rnd.foundation.tables import csv_text
 
 Row = dict[str, float | int | None]
 
@@ -56,6 +55,7 @@ class CsvFile:
     def __init__(self, path: Path):
         self.columns: list[str] | None = None
         self._file = open_regular(path, "a+", newline="")
+        self._rows = csv.writer(self._file, lineterminator="\n")
         self._file.seek(0)
         if line := self._file.readline(MAX_LINE):
             self.columns = next(csv.reader([line]))
@@ -63,8 +63,8 @@ class CsvFile:
     def write(self, row: Row) -> None:
         if self.columns is None:
             self.columns = list(row)
-            self._file.write(csv_text(self.columns, []))
-        self._file.write(csv_text([_text(row.get(COLUMNS_OF_0_1.get(name, name))) for name in self.columns], []))
+            self._rows.writerow(self.columns)
+        self._rows.writerow([row.get(COLUMNS_OF_0_1.get(name, name)) for name in self.columns])
         self._file.flush()
 
     def flush(self) -> None:
@@ -145,12 +145,6 @@ def truncate(path: Path, size: int) -> None:
         kept = file.read(size)
         file.truncate(kept.rfind(b"\n") + 1)
         os.fsync(file.fileno())
-
-
-def _text(value: float | int | None) -> str:
-    if value is None:
-        return ""
-    return str(value) if isinstance(value, int) else repr(float(value))
 
 
 def csv_rows(path: Path) -> Iterator[list[str]]:

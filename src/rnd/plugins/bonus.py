@@ -194,7 +194,7 @@ class Bonus:
           first of its episode.
         - `actions`: a_t; read by `dynamics`, `snd-vic` and `e3b`.
         """
-        lead = self.encoder.lead(next_obs)
+        lead = self.encoder.observations.lead(next_obs)
         steps = self.encoder(next_obs, obs, actions, lead if len(lead) == 2 else (1, math.prod(lead)))
         return like(next_obs, steps.chunked(self.module.score).float().reshape(lead))
 
@@ -213,7 +213,7 @@ class Bonus:
         - `done`: True where the step ended its episode, terminated or truncated; only bonuses that know their episodes
           (`noveld`, `e3b`) read it.
         """
-        lead = self.encoder.lead(next_obs)
+        lead = self.encoder.observations.lead(next_obs)
         if len(lead) not in (1, 2) or lead[-1] != self.num_envs:
             n = self.num_envs
             raise UserError(f"observe() reads ({n}, ...) or (T, {n}, ...) for {n} environments, not {lead}")

@@ -101,10 +101,6 @@ class StepEncoder:
         action = self.actions.spec if self.actions else ActionSpec("discrete", (1,))
         return EnvSpec(env_id, self.observations.spec, action)
 
-    def lead(self, obs: Any) -> tuple[int, ...]:
-        """The shape of a batch of observations without that of one observation."""
-        return self.observations.lead(obs)
-
     def __call__(self, next_obs: Any, obs: Any, actions: Any, shape: tuple[int, ...], valid: Any = None) -> Steps:
         """Encoded transitions of T steps. Copies: environments reuse their buffers."""
         before = taken = None
@@ -112,7 +108,7 @@ class StepEncoder:
             if obs is None or actions is None:
                 raise UserError(f"the bonus {self.name} reads s_t and a_t: give it obs=... and actions=... too")
             stacks = self.observations.stacks(obs).to(self.device)
-            before = stacks.reshape(*shape, *stacks.shape[len(self.lead(obs)) :]).clone()
+            before = stacks.reshape(*shape, *stacks.shape[len(self.observations.lead(obs)) :]).clone()
             taken = self.actions(actions, shape).to(self.device)
         elif self.reads_obs:
             if obs is None:

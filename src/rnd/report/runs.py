@@ -99,7 +99,8 @@ def read_run(path: Path) -> Run:
     run.described = _json(run, "run.json")
     run.metrics, run.timing = _columns(run, "metrics.csv"), _columns(run, "timing.csv")
     run.places = _places(run)
-    _check_progress(run)
+    if not run.iterations:
+        run.warnings.append("no metrics yet: the run has not ended its first rollout")
     return run
 
 
@@ -271,9 +272,3 @@ def _places(run: Run) -> dict[int, tuple[int, int]]:
     except (OSError, ValueError, TypeError, AttributeError, OverflowError, RecursionError) as error:
         run.warnings.append(f"rooms.json cannot be read: {error}")
         return {}
-
-
-def _check_progress(run: Run) -> None:
-    """Warn about a run without metrics."""
-    if not run.iterations:
-        run.warnings.append("no metrics yet: the run has not ended its first rollout")

@@ -3,7 +3,7 @@
 import numpy as np
 
 from rnd.report.events import inventory_events
-from rnd.report.spikes import find_spikes
+from rnd.report.strip import find_spikes
 
 
 def test_the_highest_peaks_in_order_of_time():

@@ -110,7 +110,6 @@ class EpisodeEllipses(EpisodeBonus):
 
     @staticmethod
     def reshard(states: list[dict[str, Any]], world: int) -> list[dict[str, Any]]:
-        """States of `world` ranks from those of another number: each has its own environments."""
         check_keys(states[0], ("inverse_Nkk",), "the episodes' ellipses")
         return [{"inverse_Nkk": rows} for rows in reshard_rows([state["inverse_Nkk"] for state in states], world)]
 

@@ -94,8 +94,7 @@ class GymEnv(Env):
         header = json.loads(line)
         self.seed, self.episode = int(header["seed"]), int(header["episode"])
         spec = self.spec.action
-        stored = self.log_type if "type" in header else spec.dtype  # older states have whole words
-        actions = np.frombuffer(raw, stored).reshape(-1, *spec.shape).astype(spec.dtype)
+        actions = np.frombuffer(raw, self.log_type).reshape(-1, *spec.shape).astype(spec.dtype)
         if spec.kind != "continuous" and ((actions < 0) | (actions >= np.array(spec.sizes))).any():
             raise RunError("a damaged state, with actions that the environment does not have")
         self.lost = not (self.exact and self._replay(actions, out["obs"][i]))

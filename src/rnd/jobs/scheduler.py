@@ -34,18 +34,15 @@ class RunQueue(Protocol):
     @property
     def count(self) -> int:
         """How many runs there are, as far as is known now."""
-        ...
 
     @property
     def frames(self) -> int:
         """Frames of all of them."""
-        ...
 
     def __iter__(self) -> Iterator[PlannedRun]: ...
 
     def stops(self, planned: PlannedRun) -> bool:
         """Whether a run that trains now is to end early. Asked again and again."""
-        ...
 
 
 class RunList:
@@ -67,7 +64,6 @@ class Scheduler(Protocol):
     def run(self, queue: RunQueue) -> Iterator[Outcome]:
         """Train all runs and yield each outcome when its run ends. A run that fails does not stop the others. A signal
         ends all: they save a checkpoint, then `InterruptedRunError` is raised."""
-        ...
 
 
 def job_files(planned: PlannedRun) -> tuple[Path, Path]:

@@ -9,7 +9,6 @@ At the end of an episode s_{t+1} is the last observation of the episode, not the
 
 from __future__ import annotations
 
-import copy
 from typing import Any
 
 import gymnasium
@@ -44,7 +43,6 @@ class IntrinsicReward(IntrinsicRewardMixin, VectorWrapper):
         self.mode = autoreset_mode(env)
         self._resets = np.zeros(env.num_envs, bool)
         """NEXT_STEP: the environments that the next step resets."""
-        self._obs: Any = None
 
     def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         self.bonus.reset_episodes((options or {}).get("reset_mask"))  # first: environments pop it
@@ -68,11 +66,6 @@ class IntrinsicReward(IntrinsicRewardMixin, VectorWrapper):
             infos[key], infos[f"_{key}"] = value, np.ones(len(ended), bool)
         return obs, self._combined(reward, intrinsic), terminated, truncated, infos
 
-    def _remember(self, obs: Any) -> None:
-        """The observation before the next step, for bonuses that read it. Environments reuse their buffers."""
-        if self.bonus.reads_obs:
-            self._obs = copy.deepcopy(obs)
-
 
 class IntrinsicRewardEnv(IntrinsicRewardMixin, gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
     """The same for one environment.
@@ -86,7 +79,6 @@ class IntrinsicRewardEnv(IntrinsicRewardMixin, gymnasium.Wrapper[Any, Any, Any, 
         RecordConstructorArgs.__init__(self, bonus=bonus, coef=coef, combine=combine)
         gymnasium.Wrapper.__init__(self, env)
         self._use(bonus, coef, combine, 1)
-        self._obs: Any = None
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         obs, info = self.env.reset(seed=seed, options=options)

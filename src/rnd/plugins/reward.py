@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from pathlib import Path
 from typing import Any, Literal, Self, get_args
@@ -31,6 +32,12 @@ class IntrinsicRewardMixin:
                 f"make it with rnd.Bonus(..., num_envs={num_envs})"
             )
         self.bonus, self.coef, self.combine = bonus, coef, combine
+        self._obs: Any = None
+
+    def _remember(self, obs: Any) -> None:
+        """The observation before the next step, for bonuses that read it. Environments reuse their buffers."""
+        if self.bonus.reads_obs:
+            self._obs = copy.deepcopy(obs)
 
     def _combined(self, extrinsic: Any, intrinsic: Any) -> Any:
         if self.combine == "info":

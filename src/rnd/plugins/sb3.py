@@ -8,7 +8,6 @@ Legend: T steps, N environments.
 
 from __future__ import annotations
 
-import copy
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -64,7 +63,6 @@ class VecIntrinsicReward(IntrinsicRewardMixin, VecEnvWrapper):
         super().__init__(venv)
         self._use(bonus, coef, combine, venv.num_envs)
         self._actions: Any = None
-        self._obs: Any = None
 
     def reset(self) -> Any:
         obs = self.venv.reset()
@@ -84,10 +82,6 @@ class VecIntrinsicReward(IntrinsicRewardMixin, VecEnvWrapper):
         for info, reward, bonus in zip(infos, extrinsic, intrinsic, strict=True):
             info["extrinsic_reward"], info["intrinsic_reward"] = float(reward), float(bonus)
         return obs, np.asarray(self._combined(extrinsic, intrinsic), np.float32), dones, infos
-
-    def _remember(self, obs: Any) -> None:
-        if self.bonus.reads_obs:
-            self._obs = copy.deepcopy(obs)
 
 
 def final_observations(obs: Any, dones: np.ndarray, infos: Any) -> Any:

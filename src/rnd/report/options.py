@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from rnd.config.ranges import NonNegativeInt, PositiveInt, Seed
-from rnd.report.spikes import MAX_SPIKES
+
+MAX_SPIKES = 14
+"""Default of the largest number of spikes."""
 
 
 @dataclass(frozen=True)

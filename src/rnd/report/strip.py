@@ -9,12 +9,31 @@ import numpy as np
 
 from rnd.foundation.tables import csv_text
 from rnd.report.figure import COLOURS, new_figure, save
+from rnd.report.options import MAX_SPIKES
 from rnd.report.play import PlayedEpisode
 
 MIN_COLUMNS, MAX_COLUMNS = 4, 7
 """Number of frames in a row."""
 TITLE = 150
 """Letters of all titles in a row: a wider one would reach into the next, or be cut off at the edge."""
+
+
+def find_spikes(bonus: np.ndarray, limit: int = MAX_SPIKES) -> list[int]:
+    """Indices of the highest local maxima above the median, in order of time. Neighbours keep a distance, so that one
+    event is shown once. The bonus of the last step may be unknown (NaN)."""
+    bonus = bonus[np.isfinite(bonus)]
+    if len(bonus) == 0:
+        return []
+    apart = max(2, len(bonus) // (3 * limit))
+    padded = np.concatenate([[-np.inf], bonus, [-np.inf]])
+    peaks = np.flatnonzero((padded[1:-1] > padded[:-2]) & (padded[1:-1] >= padded[2:]) & (bonus > np.median(bonus)))
+    chosen: list[int] = []
+    for index in peaks[np.argsort(-bonus[peaks], kind="stable")].tolist():
+        if len(chosen) == limit:
+            break
+        if all(abs(index - other) >= apart for other in chosen):
+            chosen.append(index)
+    return sorted(chosen)
 
 
 def draw_strip(

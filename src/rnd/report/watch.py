@@ -22,8 +22,7 @@ from rnd.metrics.progress import Phase
 from rnd.report.options import WatchOptions
 from rnd.report.play import PlayedEpisode, episode, play
 from rnd.report.runs import game_of
-from rnd.report.spikes import find_spikes
-from rnd.report.strip import draw_strip, events_near, table
+from rnd.report.strip import draw_strip, events_near, find_spikes, table
 from rnd.report.video import Mp4, Overlay
 
 

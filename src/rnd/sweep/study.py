@@ -74,8 +74,7 @@ class Study:
 
     def unfinished(self) -> list[Any]:
         """The trials that ran when an earlier process ended."""
-        running = self.optuna.trial.TrialState.RUNNING
-        found = [trial for trial in self.study.trials if trial.state == running]
+        found = self.study.get_trials(states=[self.optuna.trial.TrialState.RUNNING])
         return [self._with_values(trial.number, self.optuna.trial.Trial, trial._trial_id) for trial in found]
 
     def new(self) -> Any:
@@ -112,8 +111,7 @@ class Study:
 
     def completed(self) -> list[Any]:
         """The trials that were trained to the end, best first; of equal ones the earlier first."""
-        complete = self.optuna.trial.TrialState.COMPLETE
-        found = [trial for trial in self.study.trials if trial.state == complete]
+        found = self.study.get_trials(states=[self.optuna.trial.TrialState.COMPLETE])
         return sorted(found, key=lambda trial: -trial.value)
 
     def importances(self) -> dict[str, float]:

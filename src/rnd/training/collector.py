@@ -43,15 +43,12 @@ class Collector(Protocol):
 
     def compile(self) -> Rollout:
         """Compile the policy step. Returns the buffers as they are, to compile what is computed from a rollout."""
-        ...
 
     def collect(self, last: bool = False) -> Rollout:
         """The next rollout. `last`: no other will be collected."""
-        ...
 
     def learner_stream(self) -> AbstractContextManager[None]:
         """Where learning from the rollout is launched."""
-        ...
 
     def after_epoch(self, number: int) -> None:
         """Epoch 1, 2, ... of the update from the rollout is launched; called inside `learner_stream`."""
@@ -69,7 +66,6 @@ class Collector(Protocol):
     @staticmethod
     def reshard(states: list[dict[str, Any]], world: int) -> list[dict[str, Any]]:
         """States of `world` ranks from those of another number: environments stay in order."""
-        ...
 
 
 class SynchronousCollector:

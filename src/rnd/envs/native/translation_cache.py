@@ -11,19 +11,15 @@ import stat
 from pathlib import Path
 
 from rnd.envs.native._core import AtariBatch
+from rnd.foundation.files import cache_folder
 
 
 class NotTranslatedError(Exception):
     """Why a game is not translated, in one line. The interpreter plays it."""
 
 
-def cache_folder() -> Path:
-    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(home) / "rnd" / "translated"
-
-
 def unusable(error: OSError) -> NotTranslatedError:
-    return NotTranslatedError(f"the cache folder {cache_folder()} cannot be used: {error.strerror}")
+    return NotTranslatedError(f"the cache folder {cache_folder('translated')} cannot be used: {error.strerror}")
 
 
 class CacheEntry:
@@ -32,7 +28,7 @@ class CacheEntry:
     def __init__(self, game: str, key: dict[str, str]):
         self.game, self.key = game, key
         name = hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()
-        self.folder = cache_folder() / f"{game}-{name[:32]}"
+        self.folder = cache_folder("translated") / f"{game}-{name[:32]}"
         self.library = self.folder / "game.so"
 
     def find(self) -> Path | None:
@@ -87,7 +83,7 @@ class CacheEntry:
 
 def compiler_of_entry(game: str, key: dict[str, str]) -> str | None:
     """The version of a compiler that has made a good entry with this key, in which it lacks; None without one."""
-    for folder in sorted(cache_folder().glob(f"{game}-*")):
+    for folder in sorted(cache_folder("translated").glob(f"{game}-*")):
         try:
             version = json.loads((folder / "manifest.json").read_text())["compiler"]
         except (OSError, ValueError, RecursionError, KeyError, TypeError):

@@ -14,8 +14,8 @@ FRAMES = 64
 class SyntheticAtari(VectorEnv):
     """Frames of Atari's shape from a fixed set."""
 
-    def __init__(self, num_envs: int, actions: int = 18, frame_skip: int = 4):
-        observation, action = ObservationSpec("image", (84, 84)), ActionSpec("discrete", (actions,))
+    def __init__(self, num_envs: int, frame_skip: int = 4):
+        observation, action = ObservationSpec("image", (84, 84)), ActionSpec("discrete", (18,))
         spec = EnvSpec("synthetic", observation, action, frame_skip=frame_skip, backend="synthetic")
         super().__init__(spec, num_envs, Buffers(spec, num_envs), groups=2)
         self.random = np.random.default_rng(0)

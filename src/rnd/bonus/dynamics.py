@@ -31,7 +31,3 @@ class Dynamics(PredictionBonus):
         actions_BA = encode(self.action, transitions.actions.flatten(0, 1))
         features: Tensor = self.predictor(self.whiten(transitions.obs.flatten(0, 1)), actions_BA)
         return features
-
-    def target_of(self, transitions: Transitions) -> Tensor:
-        features: Tensor = self.target(self.newest(transitions))
-        return features

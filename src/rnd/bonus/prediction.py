@@ -5,10 +5,8 @@ Legend: B = T·N transitions of T steps and N environments, C kept ones, k featu
 
 from __future__ import annotations
 
-from abc import abstractmethod
-
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from rnd.bonus.base import BonusModule, kept
 from rnd.config import BonusOptions
@@ -19,7 +17,13 @@ from rnd.envs.spec import ObservationSpec
 
 
 class PredictionBonus(BonusModule):
-    """i_t = mean squared error of a trained prediction of a fixed target, on whitened observations."""
+    """i_t = mean squared error of a trained prediction of a fixed target, on whitened observations.
+
+    Unless a subclass says otherwise, a network `predictor` imitates a network `target`, both of s_{t+1} alone.
+    """
+
+    predictor: nn.Module
+    target: nn.Module
 
     capturable = True
     cache_targets = True
@@ -30,13 +34,15 @@ class PredictionBonus(BonusModule):
         self.image = observation.kind == "image"
         self.whiten = make_whitener(observation, options.clip)
 
-    @abstractmethod
     def predict(self, transitions: Transitions) -> Tensor:
         """Output of the trained network, [B, F]."""
+        features: Tensor = self.predictor(self.newest(transitions))
+        return features
 
-    @abstractmethod
     def target_of(self, transitions: Transitions) -> Tensor:
         """What it is trained to predict, [B, F]."""
+        features: Tensor = self.target(self.newest(transitions))
+        return features
 
     def update_statistics(self, next_obs: Tensor, ranks: Ranks = SINGLE_PROCESS) -> None:
         self.whiten.update(next_obs, ranks)

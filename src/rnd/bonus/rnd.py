@@ -24,11 +24,3 @@ class RND(PredictionBonus):
     def score(self, transitions: Transitions) -> Tensor:
         obs = self.newest(transitions)  # whitened once for both networks
         return squared_error(self.predictor(obs), self.target(obs)).view(transitions.actions.shape[:2])
-
-    def predict(self, transitions: Transitions) -> Tensor:
-        features: Tensor = self.predictor(self.newest(transitions))
-        return features
-
-    def target_of(self, transitions: Transitions) -> Tensor:
-        features: Tensor = self.target(self.newest(transitions))
-        return features

@@ -21,10 +21,6 @@ class Zero(PredictionBonus):
         self.features = options.features
         self.predictor = predictor_network(observation, options.features, options.hidden)
 
-    def predict(self, transitions: Transitions) -> Tensor:
-        features: Tensor = self.predictor(self.newest(transitions))
-        return features
-
     def target_of(self, transitions: Transitions) -> Tensor:
         samples = transitions.actions.shape[0] * transitions.actions.shape[1]
         return self.whiten.moments.mean.new_zeros(samples, self.features).float()

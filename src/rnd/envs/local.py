@@ -16,10 +16,10 @@ from rnd.envs.spec import Arrays, Env, check_repeats
 class LocalEnvs(VectorEnv):
     """Environments stepped in a loop: no processes, the simplest backend to debug."""
 
-    def __init__(self, make_env: Callable[[int], Env], num_envs: int, groups: int = 1):
+    def __init__(self, make_env: Callable[[int], Env], num_envs: int):
         self.envs = [make_env(i) for i in range(num_envs)]
         spec = self.envs[0].spec
-        super().__init__(spec, num_envs, Buffers(spec, num_envs), groups)
+        super().__init__(spec, num_envs, Buffers(spec, num_envs))
 
     def _reset(self) -> None:
         self._each(slice(0, self.num_envs), lambda env, i: env.reset(self.buffers.arrays, i))

@@ -42,7 +42,7 @@ def unsupported_reason(config: Config) -> str | None:
 class NativeEnvs(VectorEnv):
     """All environments in one native batch. `spin`: wait by polling, for where the threads leave a core free."""
 
-    def __init__(self, config: Config, threads: int, groups: int = GROUPS, spin: bool = False):
+    def __init__(self, config: Config, threads: int, spin: bool = False):
         env, self.rom = config.env, rom_of(config.env.id)
         rom = read_rom(self.rom)
         self.batch = native.AtariBatch(
@@ -58,7 +58,7 @@ class NativeEnvs(VectorEnv):
         remark = self._translate(rom, config.frames >= LONG_RUN) if env.translate else ""
         backend = f"native core, {threads} thread{'s' if threads > 1 else ''}{remark}"
         spec = atari_spec(self.rom, env.id, self.batch.num_actions, env.frame_skip, backend)
-        super().__init__(spec, env.num_envs, Buffers(spec, env.num_envs), groups)
+        super().__init__(spec, env.num_envs, Buffers(spec, env.num_envs), GROUPS)
         self.ram, self.final_ram = np.zeros((2, env.num_envs, 128), np.uint8)
         self.spin = spin
 

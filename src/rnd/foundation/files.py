@@ -180,7 +180,7 @@ def read_json(path: Path) -> Any:
 
 
 @contextmanager
-def read_errors(path: Path, what: str, error: type[Exception] = UserError) -> Iterator[None]:
+def read_errors(path: Path, what: str) -> Iterator[None]:
     """Errors of the code that parses a file become one line that names the file."""
     wrong = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RuntimeError, AssertionError)
     try:
@@ -188,12 +188,12 @@ def read_errors(path: Path, what: str, error: type[Exception] = UserError) -> It
     except UserError as reason:
         if str(path) in str(reason):
             raise
-        raise error(f"{path}: {reason}") from reason
+        raise UserError(f"{path}: {reason}") from reason
     except OSError as reason:
-        raise error(f"{path} cannot be read: {reason.strerror or reason}") from reason
+        raise UserError(f"{path} cannot be read: {reason.strerror or reason}") from reason
     except wrong as reason:
         detail = " ".join(f"{type(reason).__name__}: {reason}".split())
-        raise error(f"{path} is not {what} ({detail[:200]})") from reason
+        raise UserError(f"{path} is not {what} ({detail[:200]})") from reason
 
 
 @contextmanager

@@ -68,7 +68,7 @@ def mean_interval(scores_R: np.ndarray) -> tuple[float, float]:
     return bootstrap_interval([scores_R], lambda drawn: drawn.mean(axis=0))
 
 
-def difference_interval(first_R: np.ndarray, second_R: np.ndarray, seed: int = 0) -> tuple[float, float]:
+def difference_interval(first_R: np.ndarray, second_R: np.ndarray) -> tuple[float, float]:
     """95% bootstrap interval of the difference of two means."""
-    first, second = resampled([first_R, second_R], seed)
+    first, second = resampled([first_R, second_R], seed=0)
     return middle(first.mean(axis=0) - second.mean(axis=0))

@@ -103,4 +103,4 @@ def test_a_bonus_from_outside_the_package():
 
 def test_an_unknown_bonus_is_refused_with_the_nearest():
     with pytest.raises(UserError, match="nearest: dynamics"):
-        REGISTRY.check("dynamic")
+        REGISTRY.load("dynamic")

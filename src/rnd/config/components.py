@@ -36,14 +36,11 @@ class Registry(Generic[C]):
         """Make a class known under a name, for configs and the command line of this process."""
         self.entries[name] = component
 
-    def check(self, name: str) -> None:
-        """Refuse a name that is neither registered nor of the form `module:Class`."""
+    def load(self, name: str, base: type = object) -> type[C]:
+        """The class behind a name, which must be a subclass of `base`. Imports its module. Refuses a name that is
+        neither registered nor of the form `module:Class`."""
         if name not in self.entries and ":" not in name:
             raise UserError(f"unknown {self.kind} {name!r}; {nearest(name, self.entries)}, or your own module:Class")
-
-    def load(self, name: str, base: type = object) -> type[C]:
-        """The class behind a name, which must be a subclass of `base`. Imports its module."""
-        self.check(name)
         entry = self.entries.get(name, name)
         found: type[C] = import_object(entry, self.kind) if isinstance(entry, str) else entry
         if not isinstance(found, type) or not issubclass(found, base):

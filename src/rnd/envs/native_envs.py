@@ -93,7 +93,7 @@ class NativeEnvs(VectorEnv):
 
     def _reset(self) -> None:
         self.batch.reset(self.buffers["obs"], self.ram, self.buffers["lives"])
-        self._write_rooms(slice(0, self.num_envs))
+        self._read(slice(0, self.num_envs))
 
     def _send(self, group: slice) -> None:
         out = self.buffers
@@ -109,13 +109,10 @@ class NativeEnvs(VectorEnv):
         self.batch.wait(group.start, self.spin)
 
     def _read(self, group: slice) -> None:
-        self._write_rooms(group)
-
-    def _write_rooms(self, rows: slice) -> None:
         if self.spec.has_rooms:
             out = self.buffers
-            out["room"][rows] = room_number(self.rom, self.ram[rows])
-            ended = rows.start + np.flatnonzero(out["terminated"][rows] | out["truncated"][rows])
+            out["room"][group] = room_number(self.rom, self.ram[group])
+            ended = group.start + np.flatnonzero(out["terminated"][group] | out["truncated"][group])
             if ended.size:
                 out["final_room"][ended] = room_number(self.rom, self.final_ram[ended])
 

@@ -80,7 +80,7 @@ class RandomNetworkDistillation(nn.Module):
         self.started = False
         """The statistics of observations have seen a rollout."""
         options, any_action = BonusOptions(features=num_outputs, hidden=hidden), ActionSpec("discrete", (1,))
-        self.bonuses = nn.ModuleDict()
+        self.bonuses: Any = nn.ModuleDict()
         for kind, encoded in self._encode(obs).items():
             spec = ObservationSpec("image" if kind == "image" else "vector", tuple(encoded.shape[1:]))
             self.bonuses[kind] = RND(spec, any_action, options)
@@ -90,11 +90,11 @@ class RandomNetworkDistillation(nn.Module):
 
     @property
     def predictor(self) -> nn.ModuleList:
-        return nn.ModuleList([bonus.predictor for bonus in self._bonuses().values()])
+        return nn.ModuleList([bonus.predictor for bonus in self.bonuses.values()])
 
     @property
     def target(self) -> nn.ModuleList:
-        return nn.ModuleList([bonus.target for bonus in self._bonuses().values()])
+        return nn.ModuleList([bonus.target for bonus in self.bonuses.values()])
 
     @property
     def weight(self) -> float:
@@ -128,7 +128,7 @@ class RandomNetworkDistillation(nn.Module):
         statistics, as in the paper."""
         self.started = True
         for kind, encoded in self._encode(obs).items():
-            self._bonuses()[kind].update_statistics(encoded)
+            self.bonuses[kind].update_statistics(encoded)
 
     def update_normalization(self, obs: Any) -> None:
         """rsl_rl calls this after its update; `update_statistics` came before."""
@@ -146,11 +146,8 @@ class RandomNetworkDistillation(nn.Module):
             state["scaler.carry_N"] = sums.mean().expand(len(self.scaler.carry_N))
         return super().load_state_dict(state, strict, assign)
 
-    def _bonuses(self) -> dict[str, Any]:
-        return dict(self.bonuses.items())
-
     def _error(self, kind: str, encoded: Tensor) -> Tensor:
-        bonus = self._bonuses()[kind]
+        bonus = self.bonuses[kind]
         whitened = bonus.whitened(encoded[None])
         return squared_error(bonus.predictor(whitened), bonus.target(whitened))
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import textwrap
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -33,14 +32,11 @@ COLUMNS = 3
 def described(trial: Any) -> str:
     """How a trial ended, in a few words."""
     if trial.state.name == "COMPLETE":
-        return f"score {significant(trial.value)} (seeds: {scores_text(trial.user_attrs['scores'])})"
+        scores = ", ".join(map(significant, trial.user_attrs["scores"]))
+        return f"score {significant(trial.value)} (seeds: {scores})"
     if trial.state.name == "PRUNED":
         return f"pruned after {max(trial.intermediate_values)}% of its frames, with {significant(trial.value)}"
     return f"failed: {trial.user_attrs.get('problem')}"
-
-
-def scores_text(scores: Sequence[float]) -> str:
-    return ", ".join(map(significant, scores))
 
 
 def value_text(value: Any) -> str:

@@ -14,7 +14,7 @@ from rnd.distributed import Ranks
 from rnd.foundation.errors import RunError
 from rnd.models.policy.mlp import WidthOptions
 from rnd.training.collector import SynchronousCollector
-from rnd.training.state import PER_RANK, reshard
+from rnd.training.state import reshard
 from rnd.training.trainer import Trainer
 
 N = 12
@@ -47,7 +47,9 @@ def trained(**changes) -> Trainer:
 
 
 def own(state: dict) -> dict:
-    return {name: part for name, part in state.items() if name in PER_RANK or "scaler" in name}
+    return {
+        name: part for name, part in state.items() if name in ("collector", "env", "generators") or "scaler" in name
+    }
 
 
 def equal(a, b) -> bool:

@@ -39,10 +39,19 @@ class Stateful(Protocol):
     def seed_draws(self) -> None: ...
 
 
-SHARED = ("iteration", "policy", "bonus", "optimizer", "episodes")
-"""Entries that are the same on all ranks."""
-PER_RANK = ("collector", "env", "generators")
-"""Entries that each rank has its own of, beside the modules with a row per environment."""
+def shared_parts(trainer: Stateful) -> dict[str, Any]:
+    """What is the same on all ranks, by its name in the state."""
+    return {
+        "policy": trainer.policy,
+        "bonus": trainer.bonus,
+        "optimizer": trainer.learner,
+        "episodes": trainer.episodes,
+    }
+
+
+def own_parts(trainer: Stateful) -> dict[str, Any]:
+    """What each rank has its own of, beside the generators, by its name in the state."""
+    return {**trainer.env_modules(), "collector": trainer.collector, "env": trainer.env}
 
 
 def save(trainer: Stateful) -> dict[str, Any]:
@@ -50,39 +59,24 @@ def save(trainer: Stateful) -> dict[str, Any]:
 
     All ranks call this together. That of rank 0 holds the states of the others, and is the one to be written.
     """
-    own = {
-        **{name: module.state_dict() for name, module in trainer.env_modules().items()},
-        "collector": trainer.collector.state_dict(),
-        "env": trainer.env.state_dict(),
-        "generators": generators.save(trainer.generators, trainer.random),
-    }
-    return {
-        "iteration": trainer.iteration,
-        "policy": trainer.policy.state_dict(),
-        "bonus": trainer.bonus.state_dict(),
-        "optimizer": trainer.learner.state_dict(),
-        "episodes": trainer.episodes.state_dict(),
-        **own,
-        "other_ranks": trainer.ranks.gather(own)[1:],
-    }
+    own = {name: part.state_dict() for name, part in own_parts(trainer).items()}
+    own["generators"] = generators.save(trainer.generators, trainer.random)
+    shared = {name: part.state_dict() for name, part in shared_parts(trainer).items()}
+    return {"iteration": trainer.iteration, **shared, **own, "other_ranks": trainer.ranks.gather(own)[1:]}
 
 
 def load(trainer: Stateful, saved: dict[str, Any]) -> bool:
     """Restore rank 0's `saved`. Returns False where the random draws will differ."""
     shared, states = trainer.ranks.on_rank0(lambda: shared_entries(trainer, saved)), []
     if trainer.ranks.is_rank0:
-        own_names = (*trainer.env_modules(), *PER_RANK)
+        own_names = (*own_parts(trainer), "generators")
         states = reshard(trainer, [{name: saved[name] for name in own_names}, *saved.get("other_ranks", [])])
     own = trainer.ranks.scatter(states)
     trainer.iteration = int(shared["iteration"])
-    trainer.policy.load_state_dict(shared["policy"])
-    trainer.bonus.load_state_dict(shared["bonus"])
-    trainer.learner.load_state_dict(shared["optimizer"])
-    trainer.episodes.load_state_dict(shared["episodes"])
-    for name, module in trainer.env_modules().items():
-        module.load_state_dict(own[name])
-    trainer.collector.load_state_dict(own["collector"])
-    trainer.env.load_state_dict(own["env"])
+    for name, part in shared_parts(trainer).items():
+        part.load_state_dict(shared[name])
+    for name, part in own_parts(trainer).items():
+        part.load_state_dict(own[name])
     if own["generators"] is None:
         trainer.seed_draws()
         return False
@@ -95,8 +89,8 @@ def reshard(trainer: Stateful, states: list[dict[str, Any]]) -> list[dict[str, A
     world = trainer.ranks.world
     if len(states) == world:
         return states
-    owners: dict[str, Any] = {**trainer.env_modules(), "collector": trainer.collector, "env": trainer.env}
-    split = {name: owner.reshard([state[name] for state in states], world) for name, owner in owners.items()}
+    owners = own_parts(trainer).items()
+    split = {name: owner.reshard([state[name] for state in states], world) for name, owner in owners}
     return [{name: found[rank] for name, found in split.items()} | {"generators": None} for rank in range(world)]
 
 
@@ -105,4 +99,4 @@ def shared_entries(trainer: Stateful, saved: dict[str, Any]) -> dict[str, Any]:
         missing = module.state_dict().keys() - saved.get(name, {}).keys()
         if missing:
             raise RunError(f"the checkpoint lacks the state of {name}: {', '.join(sorted(missing))}")
-    return {name: saved[name] for name in SHARED}
+    return {name: saved[name] for name in ("iteration", *shared_parts(trainer))}

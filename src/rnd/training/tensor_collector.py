@@ -7,10 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import CancelledError
-from functools import cached_property
 
+from torch import Generator, device
+
+from rnd.config import Config
 from rnd.envs.interface import Episode, PolicyInput
 from rnd.envs.tensor_env import StepLog, TensorEnvs
+from rnd.models.policy.base import Policy
 from rnd.training.collector import SynchronousCollector
 
 
@@ -20,10 +23,17 @@ class TensorCollector(SynchronousCollector):
 
     env: TensorEnvs
 
-    @cached_property
-    def log(self) -> StepLog:
-        """Of the rollout that is collected now."""
-        return StepLog(self.config.rollout_steps, self.env.num_envs, self.device)
+    def __init__(
+        self,
+        config: Config,
+        env: TensorEnvs,
+        policy: Policy,
+        device: device,
+        generator: Generator,
+        episode_memory: int = 0,
+    ):
+        super().__init__(config, env, policy, device, generator, episode_memory)
+        self.log = StepLog(config.rollout_steps, env.num_envs, device)
 
     def _steps(self, before_step: Callable[[int], None] | None) -> tuple[list[Episode], list[int]]:
         bootstraps, rows = self.config.bootstrap_truncated, self.env.groups[0]

@@ -36,7 +36,8 @@ from rnd.metrics.metrics import CsvWriter, Row, RunInfo, Writers, check_writers,
 from rnd.metrics.places import PlacesWriter
 from rnd.metrics.progress import Phase, Trend, shown
 from rnd.training.ppo import NonFiniteLossError
-from rnd.training.trainer import Trainer, needs_random_start, random_steps
+from rnd.training.random_agent import needs_random_start, random_steps
+from rnd.training.trainer import Trainer
 
 ESTIMATE_AFTER = 3.0
 """Seconds of training before its time is estimated: single iterations differ by half with `--overlap`."""

@@ -10,6 +10,7 @@ from rnd import envs
 from rnd.config import BonusOptions
 from rnd.config.presets import small
 from rnd.data.normalize import ReturnScaler
+from rnd.device.generators import Generators
 from rnd.distributed import Ranks
 from rnd.foundation.errors import RunError
 from rnd.models.policy.mlp import WidthOptions
@@ -110,12 +111,12 @@ def test_a_run_of_two_ranks_continues_alone(overlap):
     assert "pending" not in halves[0]["collector"]
     two = saved | halves[0] | {"other_ranks": halves[1:]}
     trainer = trainer_of(overlap=overlap)
-    draw = trainer.generators["acting"].get_state()
+    draw = trainer.generators.acting.get_state()
     assert trainer.load_state_dict(two) is False
     assert trainer.iteration == 4
     assert equal(dict(trainer.policy.state_dict()), dict(saved["policy"]))
     assert equal(dict(trainer.scaler.state_dict()), dict(saved["scaler"]))
-    assert not torch.equal(trainer.generators["acting"].get_state(), draw)
+    assert not torch.equal(trainer.generators.acting.get_state(), draw)
     assert next(trainer.train())["iteration"] == 5
     trainer.collector.close()
 
@@ -123,10 +124,10 @@ def test_a_run_of_two_ranks_continues_alone(overlap):
 def test_ranks_never_share_generators():
     seen = set()
     for rank in range(3):
+        generators = Generators(1, rank, torch.device("cpu"))
         for iteration in (0, 7):
-            trainer = trainer_of(4, Ranks(rank, 3))
-            trainer.iteration = iteration
-            trainer.seed_draws()
+            generators.seed(iteration)
             if rank or iteration:
-                seen |= {generator.initial_seed() % 2**32 for generator in trainer.generators.values()}
+                ours = generators.acting, generators.learning
+                seen |= {generator.initial_seed() % 2**32 for generator in ours}
     assert len(seen) == 10

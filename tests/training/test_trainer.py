@@ -20,8 +20,8 @@ from rnd.config.presets import preset
 from rnd.data.transitions import CHUNK, in_chunks
 from rnd.device.graphs import in_background
 from rnd.models.policy.cnn import CNN
-from rnd.training.random_agent import random_actions
-from rnd.training.trainer import Trainer, random_steps
+from rnd.training.random_agent import random_actions, random_steps
+from rnd.training.trainer import Trainer
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "curve.json"
 
@@ -138,11 +138,11 @@ def test_the_random_agent_plays_the_same_in_groups_as_step_by_step():
         assert len(env.groups) == 2
         assert [*trainer.random_start()] == [19]
     other.env.reset()
-    seen = [other.env.step(random_actions(other.env, other.random)).obs.clone() for _ in range(19)]
+    seen = [other.env.step(random_actions(other.env, other.generators.random_agent)).obs.clone() for _ in range(19)]
     other.bonus.update_statistics(torch.stack(seen))
     for ours, plain in zip(trainer.bonus.buffers(), other.bonus.buffers(), strict=True):
         assert torch.equal(ours, plain)
-    assert trainer.random.bit_generator.state == other.random.bit_generator.state
+    assert trainer.generators.random_agent.bit_generator.state == other.generators.random_agent.bit_generator.state
 
 
 def test_compiling_ahead_changes_nothing():
@@ -231,9 +231,10 @@ def test_a_state_holds_the_generators():
         trainer.start()
         next(trainer.train())
         assert other.load_state_dict(copy.deepcopy(trainer.state_dict()))
-        for name, generator in trainer.generators.items():
-            assert torch.equal(torch.rand(4, generator=generator), torch.rand(4, generator=other.generators[name]))
-        assert trainer.random.integers(2**40) == other.random.integers(2**40)
+        mine, others = trainer.generators, other.generators
+        for one, two in ((mine.acting, others.acting), (mine.learning, others.learning)):
+            assert torch.equal(torch.rand(4, generator=one), torch.rand(4, generator=two))
+        assert mine.random_agent.integers(2**40) == others.random_agent.integers(2**40)
 
 
 def test_the_bonus_scale_forgets_as_the_config_says():

@@ -14,39 +14,60 @@ from rnd.config import Config
 from rnd.envs.splitmix import environment_seed
 
 
-def save(ours: dict[str, Generator], numpy_generator: np.random.Generator) -> dict[str, Any]:
-    """All generators. numpy's global one is an array and four plain values."""
-    name, key, position, has_gauss, gauss = np.random.get_state(legacy=True)
-    cuda = torch.cuda.is_available() and torch.cuda.is_initialized()
-    return {
-        "ours": {name: {"device": g.device.type, "state": g.get_state()} for name, g in ours.items()},
-        "random_agent": numpy_generator.bit_generator.state,
-        "python": random.getstate(),
-        "numpy": {"name": name, "key": np.asarray(key), "rest": [position, has_gauss, gauss]},
-        "torch": torch.get_rng_state(),
-        "cuda": torch.cuda.get_rng_state_all() if cuda else [],
-    }
+class Generators:
+    """What one rank of a run draws from: generators on the device, and numpy's for the random agent.
 
-
-def load(state: dict[str, Any], ours: dict[str, Generator], numpy_generator: np.random.Generator) -> bool:
-    """Restore what `save` returned. Returns False on another kind of device, where the draws differ.
-
-    Our generators are on the device, and the states of different kinds of generators are not interchangeable.
+    Acting and learning may overlap, so each has its own.
     """
-    numpy_generator.bit_generator.state = state["random_agent"]
-    version, words, gauss = state["python"]
-    random.setstate((version, tuple(words), gauss))
-    numpy_state = state["numpy"]
-    np.random.set_state((numpy_state["name"], numpy_state["key"], *numpy_state["rest"]))
-    torch.set_rng_state(state["torch"])
-    devices: list[Tensor] = state["cuda"]
-    if torch.cuda.is_available() and len(devices) == torch.cuda.device_count():
-        torch.cuda.set_rng_state_all(devices)
-    same = all(state["ours"][name]["device"] == generator.device.type for name, generator in ours.items())
-    if same:
-        for name, generator in ours.items():
-            generator.set_state(state["ours"][name]["state"])
-    return same
+
+    def __init__(self, seed: int, rank: int, device: torch.device):
+        self.run_seed, self.rank = seed, rank
+        self.acting, self.learning = Generator(device), Generator(device)
+        self.random_agent = np.random.default_rng()
+        self.seed()
+
+    def seed(self, iteration: int = 0) -> None:
+        """Seeds of this rank. They differ with the iteration, for runs that continue with another number of ranks."""
+        for k, generator in enumerate(self._on_the_device().values()):
+            generator.manual_seed(draw_seed(self.run_seed, k, self.rank, iteration))
+        spawn_key = (self.rank,) if self.rank else ()
+        self.random_agent = np.random.default_rng(np.random.SeedSequence(self.run_seed, spawn_key=spawn_key))
+
+    def _on_the_device(self) -> dict[str, Generator]:
+        return {"acting": self.acting, "learning": self.learning}
+
+    def state_dict(self) -> dict[str, Any]:
+        """The state of these and of the global generators. numpy's global one is an array and four plain values."""
+        name, key, position, has_gauss, gauss = np.random.get_state(legacy=True)
+        cuda = torch.cuda.is_available() and torch.cuda.is_initialized()
+        own = self._on_the_device().items()
+        return {
+            "ours": {name: {"device": g.device.type, "state": g.get_state()} for name, g in own},
+            "random_agent": self.random_agent.bit_generator.state,
+            "python": random.getstate(),
+            "numpy": {"name": name, "key": np.asarray(key), "rest": [position, has_gauss, gauss]},
+            "torch": torch.get_rng_state(),
+            "cuda": torch.cuda.get_rng_state_all() if cuda else [],
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> bool:
+        """Restore what `state_dict` returned. Returns False on another kind of device, where the draws differ: the
+        states of different kinds of generators are not interchangeable."""
+        self.random_agent.bit_generator.state = state["random_agent"]
+        version, words, gauss = state["python"]
+        random.setstate((version, tuple(words), gauss))
+        numpy_state = state["numpy"]
+        np.random.set_state((numpy_state["name"], numpy_state["key"], *numpy_state["rest"]))
+        torch.set_rng_state(state["torch"])
+        devices: list[Tensor] = state["cuda"]
+        if torch.cuda.is_available() and len(devices) == torch.cuda.device_count():
+            torch.cuda.set_rng_state_all(devices)
+        own = self._on_the_device().items()
+        same = all(state["ours"][name]["device"] == generator.device.type for name, generator in own)
+        if same:
+            for name, generator in own:
+                generator.set_state(state["ours"][name]["state"])
+        return same
 
 
 def seed_everything(config: Config) -> None:

@@ -9,6 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from rnd.bonus.base import BonusModule
+from rnd.config import Config
 from rnd.envs.interface import VectorEnv
 
 HOST_STEPS = 16_384
@@ -52,3 +54,13 @@ class RandomAgent:
                 self.obs_TNX[start:stop].copy_(obs)
                 self.rewards_TN[start:stop].copy_(rewards)
         return self.obs_TNX[:steps], self.rewards_TN[:steps]
+
+
+def needs_random_start(config: Config, bonus: BonusModule) -> bool:
+    """Whether statistics of observations are initialised by a random agent: those of the bonus or of the policy."""
+    return bonus.random_start or config.normalize_obs
+
+
+def random_steps(config: Config) -> int:
+    """Steps of the random agent in every environment: at most a tenth of the run."""
+    return min(config.bonus_options.random_steps, config.iterations * config.rollout_steps // 10)

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
-import numpy as np
-from torch import Generator, nn
+from torch import nn
 
 from rnd.bonus.base import BonusModule
-from rnd.device import generators
+from rnd.device.generators import Generators
 from rnd.distributed import Ranks
 from rnd.envs.interface import VectorEnv
 from rnd.foundation.errors import RunError
@@ -28,15 +27,12 @@ class Stateful(Protocol):
     episodes: EpisodeStats
     collector: Collector
     env: VectorEnv
-    generators: dict[str, Generator]
-    random: np.random.Generator
+    generators: Generators
     ranks: Ranks
 
     def env_modules(self) -> dict[str, nn.Module]: ...
 
     def modules(self) -> dict[str, nn.Module]: ...
-
-    def seed_draws(self) -> None: ...
 
 
 def shared_parts(trainer: Stateful) -> dict[str, Any]:
@@ -60,7 +56,7 @@ def save(trainer: Stateful) -> dict[str, Any]:
     All ranks call this together. That of rank 0 holds the states of the others, and is the one to be written.
     """
     own = {name: part.state_dict() for name, part in own_parts(trainer).items()}
-    own["generators"] = generators.save(trainer.generators, trainer.random)
+    own["generators"] = trainer.generators.state_dict()
     shared = {name: part.state_dict() for name, part in shared_parts(trainer).items()}
     return {"iteration": trainer.iteration, **shared, **own, "other_ranks": trainer.ranks.gather(own)[1:]}
 
@@ -78,9 +74,9 @@ def load(trainer: Stateful, saved: dict[str, Any]) -> bool:
     for name, part in own_parts(trainer).items():
         part.load_state_dict(own[name])
     if own["generators"] is None:
-        trainer.seed_draws()
+        trainer.generators.seed(trainer.iteration)
         return False
-    return generators.load(own["generators"], trainer.generators, trainer.random)
+    return trainer.generators.load_state_dict(own["generators"])
 
 
 def reshard(trainer: Stateful, states: list[dict[str, Any]]) -> list[dict[str, Any]]:

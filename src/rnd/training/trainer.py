@@ -5,41 +5,34 @@ Legend: T steps, N environments.
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Iterator
 from concurrent.futures import Future
 from typing import Any, NamedTuple
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
 from rnd.bonus import make_bonus
-from rnd.bonus.base import BonusModule
 from rnd.config import Config
 from rnd.config.components import resolve
 from rnd.data.normalize import ReturnScaler, batch_moments
 from rnd.data.transitions import Rollout, in_chunks, steps_per_chunk
 from rnd.device import memory
 from rnd.device.devices import resolve_device
-from rnd.device.generators import draw_seed, seed_everything
+from rnd.device.generators import Generators, seed_everything
 from rnd.device.graphs import GraphedFunction, autocast, channels_last, compiled, in_background, uses_graphs
 from rnd.distributed import SINGLE_PROCESS, Ranks
 from rnd.envs.interface import VectorEnv
-from rnd.envs.tensor_env import TensorEnvs
-from rnd.foundation.errors import UserError
 from rnd.foundation.stopwatch import Stopwatch
 from rnd.metrics.episodes import EpisodeStats
 from rnd.metrics.metrics import Row
 from rnd.models.policy import make_policy
 from rnd.training import state
 from rnd.training.bonus_stats import BonusStats, bonus_metrics, measure
-from rnd.training.collector import Collector, SynchronousCollector
-from rnd.training.overlap import OverlappedCollector
+from rnd.training.collectors import make_collector
 from rnd.training.ppo import Learner
-from rnd.training.random_agent import RandomAgent
+from rnd.training.random_agent import RandomAgent, needs_random_start, random_steps
 from rnd.training.returns import Targets, combine, standardise
-from rnd.training.tensor_collector import TensorCollector
 
 
 class Prepared(NamedTuple):
@@ -81,12 +74,9 @@ class Trainer:
         self.episode_bonus = self.bonus.episode_bonus(envs)
         for module in self.modules().values():
             ranks.broadcast_(module.to(self.device))
-        # Acting and learning may overlap, so each draws from its own generator.
-        acting, learning = torch.Generator(self.device), torch.Generator(self.device)
-        self.generators = {"acting": acting, "learning": learning}
-        self.random = np.random.default_rng()
-        self.seed_draws()
-        self.collector = self._make_collector(acting)
+        self.generators = Generators(config.seed, ranks.rank, self.device)
+        acting, learning = self.generators.acting, self.generators.learning
+        self.collector = make_collector(config, env, self.policy, self.device, acting, self.bonus.episode_memory)
         self.learner = Learner(config, spec.action, self.policy, self.bonus, learning, ranks)
         self.episodes = EpisodeStats(spec.success_return, spec.has_cells)
         self.clock = Stopwatch("learning")
@@ -95,16 +85,6 @@ class Trainer:
         captured = ranks.world == 1 and self.bonus.capturable
         self._prepare = GraphedFunction(self.prepare, config, self.device) if captured else self.prepare
         self._compiling: Future[None] | None = None
-
-    def _make_collector(self, generator: torch.Generator) -> Collector:
-        overlap, memory = self.config.overlap, self.bonus.episode_memory
-        if isinstance(self.env, TensorEnvs):
-            if overlap:
-                raise UserError(f"{self.env.spec.id} steps on the device, where --overlap hides nothing; leave it out")
-            return TensorCollector(self.config, self.env, self.policy, self.device, generator, memory)
-        policy = copy.deepcopy(self.policy) if overlap else self.policy
-        inner = SynchronousCollector(self.config, self.env, policy, self.device, generator, memory)
-        return OverlappedCollector(inner, self.policy) if overlap else inner
 
     @property
     def frames(self) -> int:
@@ -179,7 +159,7 @@ class Trainer:
             return
         if uses_graphs(self.config, self.device):
             self._compiling = in_background(self.compile, self.device)
-        agent = RandomAgent(self.env, self.random, chunk, self.device)
+        agent = RandomAgent(self.env, self.generators.random_agent, chunk, self.device)
         for start in range(0, total, chunk):
             obs_TNX, rewards_TN = agent.play(min(chunk, total - start))
             for obs in obs_TNX.split(steps_per_chunk(obs_TNX, self.env.num_envs)):
@@ -197,14 +177,6 @@ class Trainer:
             in_chunks(self._score, rollout.transitions)
             bonus_targets = in_chunks(self._bonus_targets, rollout.transitions)
         self.learner.compile(rollout, Targets(*[torch.zeros_like(rollout.logp_TN)] * 3), bonus_targets)
-
-    def seed_draws(self) -> None:
-        """Seed this rank's generators. The seeds differ with the iteration, for runs that continue with another number
-        of ranks."""
-        seed, rank = self.config.seed, self.ranks.rank
-        for k, generator in enumerate(self.generators.values()):
-            generator.manual_seed(draw_seed(seed, k, rank, self.iteration))
-        self.random = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(rank,) if rank else ()))
 
     def modules(self) -> dict[str, nn.Module]:
         return {"policy": self.policy, "bonus": self.bonus, **self.env_modules()}
@@ -234,13 +206,3 @@ class Trainer:
             **self.episodes.summary(),
             **learned,
         }
-
-
-def needs_random_start(config: Config, bonus: BonusModule) -> bool:
-    """Whether statistics of observations are initialised by a random agent: those of the bonus or of the policy."""
-    return bonus.random_start or config.normalize_obs
-
-
-def random_steps(config: Config) -> int:
-    """Steps of the random agent in every environment: at most a tenth of the run."""
-    return min(config.bonus_options.random_steps, config.iterations * config.rollout_steps // 10)

@@ -153,6 +153,7 @@ def draw(rows: list[dict[str, Any]]) -> None:
                 ax.plot(frames, returns, color=colour, lw=1.4, label=words if i == 0 else None)
         ax.set_title(task.title, fontsize=10)
         ax.set_xlabel("steps", fontsize=8)
+        ax.xaxis.set_major_formatter(lambda value, _: f"{value / 1000:g}k" if value else "0")
         ax.tick_params(labelsize=8)
         ax.spines[["top", "right"]].set_visible(False)
     figure.axes[0].set_ylabel("return, last 100 episodes", fontsize=8)

@@ -27,6 +27,7 @@ EXCLUDED = {
     "make test": "these tests are part of it",
     "torchrun --standalone --nproc-per-node 8 -m rnd train montezuma --frames 15728640000": "needs eight GPUs",
     "torchrun --standalone --nproc-per-node 8 -m rnd resume runs/NAME": "needs eight GPUs",
+    "python benchmarks/image_tasks.py --jobs 2": "needs Crafter, MiniHack and Procgen",
     "rnd paper figure7 --ray HOST:6379 --out /shared/paper": "needs a Ray cluster",
 }
 """Commands that are parsed and not run, and why."""

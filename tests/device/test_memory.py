@@ -21,7 +21,7 @@ ALLOCATOR = (
 
 @pytest.mark.parametrize(
     "error",
-    [MemoryError(), torch.OutOfMemoryError("CUDA out of memory"), RuntimeError(ALLOCATOR)],
+    [MemoryError(), torch.OutOfMemoryError("CUDA out of memory"), RuntimeError(ALLOCATOR), RuntimeError(memory.ONEDNN)],
     ids=lambda error: type(error).__name__,
 )
 def test_a_lack_of_memory_gives_advice(error):
@@ -38,6 +38,7 @@ def test_a_lack_of_memory_gives_advice(error):
         DistBackendError("NCCL error"),
         RuntimeError("mat1 and mat2 shapes cannot be multiplied"),
         NotImplementedError(ALLOCATOR),
+        RuntimeError("could not create a primitive descriptor for the convolution forward propagation"),
     ],
     ids=lambda error: type(error).__name__,
 )

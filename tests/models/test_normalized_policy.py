@@ -96,7 +96,7 @@ def test_the_bonus_learns_at_its_own_rate():
         assert all(
             torch.allclose(before[name], p, atol=1e-20) for name, p in trainer.bonus.predictor.named_parameters()
         )
-        assert {lr for _, lr in trainer.learner.optimizer.groups} == {config.lr, 1e-30}
+        assert {group.lr for group in trainer.learner.optimizer.groups} == {config.lr, 1e-30}
 
 
 def test_advantages_have_mean_0_and_deviation_1():

@@ -28,6 +28,9 @@ PER_WEIGHT = 9
 """Bytes of one weight of a step's advantage (`training/returns.py`): a float64, and whether it is of its episode."""
 OUT_OF_MEMORY = ("allocate memory", "out of memory", "CUDNN_STATUS_ALLOC_FAILED", "CUBLAS_STATUS_ALLOC_FAILED")
 """What PyTorch's errors without a class of their own say."""
+ONEDNN = "could not create a primitive"
+"""All that oneDNN says where it has no memory for a convolution. With more words ("... descriptor") it is another
+error."""
 USABLE = 0.9
 """Share of the memory that advised sizes use."""
 
@@ -104,7 +107,8 @@ def lacks_memory(error: Exception) -> bool:
     torch.AcceleratorError) never do, whatever their text."""
     if isinstance(error, MemoryError | torch.OutOfMemoryError):
         return True
-    return type(error) is RuntimeError and any(text in str(error) for text in OUT_OF_MEMORY)
+    text = str(error)
+    return type(error) is RuntimeError and (text == ONEDNN or any(part in text for part in OUT_OF_MEMORY))
 
 
 def _gb(size: int) -> str:

@@ -49,7 +49,7 @@ NUMBERS = CHOICES | {
 }
 # The predictor on a quarter of the samples as in the paper, and two epochs: on a CPU they are most of the time
 # (docs/environments.md). Eight environments make as many updates of them as four epochs with 16 would.
-# More entropy than elsewhere: with a third of it the policy was certain before it had found the key's door.
+# More entropy than elsewhere: with a third of it the policy was certain before it had found the door.
 IMAGE = CHOICES | {
     "policy": "cnn",
     "bonus_options": BonusOptions(features=64, hidden=128, keep=0.25, random_steps=128),

@@ -29,7 +29,7 @@ from rnd.metrics.metrics import Row
 from rnd.models.policy import make_policy
 from rnd.training import state
 from rnd.training.bonus_stats import BonusStats, bonus_metrics, measure
-from rnd.training.collectors import make_collector
+from rnd.training.make_collector import make_collector
 from rnd.training.ppo import Learner
 from rnd.training.random_agent import RandomAgent, needs_random_start, random_steps
 from rnd.training.returns import Targets, combine, standardise

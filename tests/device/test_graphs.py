@@ -20,7 +20,10 @@ from rnd.training.trainer import Trainer
 
 cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 
-CHANGES = [*({"bonus": name} for name in BONUSES), {"policy": "gru"}, {"bonus": "snd-v", "policy": "gru"}]
+CHANGES = [
+    *({"bonus": name} for name in BONUSES),
+    *({"policy": "gru"}, {"bonus": "snd-v", "policy": "gru"}, {"shuffle": True}),
+]
 """With the GRU the update is captured, but not compiled."""
 
 
@@ -38,7 +41,7 @@ def rows_of(**changes) -> list[dict]:
 
 
 @cuda
-@pytest.mark.parametrize("changes", CHANGES, ids=lambda changes: "-".join(changes.values()))
+@pytest.mark.parametrize("changes", CHANGES, ids=lambda changes: "-".join(map(str, changes.values())))
 def test_graphs_and_compilation_equal_the_plain_path(changes):
     """From the last epoch of the first iteration on, graphs are replayed."""
     fast, plain = (rows_of(device="cuda", fast=flag, **changes) for flag in (True, False))

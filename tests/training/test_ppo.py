@@ -9,10 +9,11 @@ import torch
 from helpers import tiny, train_rows
 from rnd import envs
 from rnd.bonus.base import kept
-from rnd.config import Config, EnvConfig
+from rnd.config import Config, EnvConfig, PolicyOptions
 from rnd.envs.spec import ActionSpec
+from rnd.foundation.errors import UserError
 from rnd.models.policy.base import PolicyOutput
-from rnd.training.ppo import NonFiniteLossError, policy_loss
+from rnd.training.ppo import LOSSES, NonFiniteLossError, policy_loss
 from rnd.training.returns import Targets
 from rnd.training.trainer import Trainer
 
@@ -205,3 +206,50 @@ def test_the_policy_stops_when_it_is_too_far_from_the_one_that_acted():
 def test_a_bound_that_is_never_reached_changes_nothing():
     free, bounded = (train_rows(tiny(target_kl=bound)) for bound in (None, 1e9))
     assert free == bounded
+
+
+def test_shuffled_minibatches_hold_every_transition_once(monkeypatch):
+    """As they stand in the rollout, in another order in every epoch."""
+    trainer = trainer_of(tiny(shuffle=True))
+    batches, whole = [], trainer.learner.epoch
+
+    def watched(batch, totals):
+        batches.append(batch)
+        return whole(batch, totals)
+
+    monkeypatch.setattr(trainer.learner, "_epoch", watched)
+    next(trainer.train())
+    assert len({tuple(batch.order_MC.flatten().tolist()) for batch in batches}) == len(batches) == 4
+    batch = batches[0]
+    steps, number_of_envs = batch.logp_TN.shape
+    assert batch.order_MC.flatten().sort().values.tolist() == list(range(steps * number_of_envs))
+    for number, index in enumerate(batch.order_MC):
+        picked, at = batch.minibatch(number).picked(), (index // number_of_envs, index % number_of_envs)
+        pairs = [
+            (picked.transitions.obs, batch.transitions.obs),
+            (picked.transitions.next_obs, batch.transitions.next_obs),
+            *zip(picked.targets, batch.targets, strict=True),
+            *((getattr(picked, name), getattr(batch, name)) for name in ("logp_TN", "first_TN", "keep_TN")),
+            (picked.bonus_targets, batch.bonus_targets),
+        ]
+        assert all(torch.equal(mine[0], rollout[at]) for mine, rollout in pairs)
+
+
+def test_one_shuffled_minibatch_is_the_whole_rollout():
+    """The order of the samples of one minibatch does not matter."""
+    plain, shuffled = (
+        train_rows(tiny(iterations=1, minibatches=1, epochs=1, shuffle=shuffle)) for shuffle in (False, True)
+    )
+    for name in ("policy_loss", "value_ext_loss", "entropy", "bonus_loss", "grad_norm"):
+        assert shuffled[0][name] == pytest.approx(plain[0][name], rel=1e-5, abs=1e-7), name
+
+
+@pytest.mark.parametrize("bonus", ["rnd", "dynamics", "snd-v", "snd-vic", "drnd", "noveld", "e3b", "none"])
+def test_every_bonus_learns_from_shuffled_minibatches(bonus):
+    rows = train_rows(replace(tiny(iterations=2, shuffle=True), bonus=bonus))
+    assert all(np.isfinite([row[name] for name in LOSSES]).all() for row in rows)
+
+
+def test_a_policy_with_memory_is_not_shuffled():
+    with pytest.raises(UserError, match="--shuffle is for policies without memory, and gru has one"):
+        trainer_of(replace(tiny(shuffle=True), policy="gru", policy_options=PolicyOptions()))

@@ -157,6 +157,9 @@ class Config:
     """Passes over a rollout."""
     minibatches: PositiveInt = 4
     """Minibatches per epoch; each is N / minibatches whole environments."""
+    shuffle: bool = False
+    """Draw the minibatches of every epoch from all transitions of the rollout, for policies without memory. The paper's
+    are whole environments in a fixed order."""
 
     lr: PositiveFloat = 1e-4
     """Adam's learning rate."""

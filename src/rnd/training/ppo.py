@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import torch
-from torch import Generator, Tensor, nn
+from torch import Generator, Tensor
 
 from rnd.bonus.base import BonusModule
 from rnd.config import Config
@@ -20,13 +20,14 @@ from rnd.envs.spec import ActionSpec
 from rnd.foundation.errors import RunError
 from rnd.models import actions as act
 from rnd.models.policy.base import Policy, PolicyOutput
+from rnd.training import adam
 from rnd.training.adam import Adam, Group, Moments
 from rnd.training.returns import Targets
 
 
 @dataclass(frozen=True)
 class UpdateBatch:
-    """What the update reads: a rollout with its targets, or some environments of it (a minibatch)."""
+    """What the update reads: a rollout with its targets, or a minibatch of it."""
 
     transitions: Transitions
     logp_TN: Tensor
@@ -36,20 +37,28 @@ class UpdateBatch:
     bonus_targets: Tensor
     keep_TN: Tensor
     """Which transitions train the predictor."""
-    weight_N: Tensor
-    """Weight of the predictor's loss, constant per minibatch: kept transitions here over those of the average rank."""
+    weight_M: Tensor
+    """Weights of the predictor's loss per minibatch: kept transitions here over those of the average rank."""
+    order_MC: Tensor | None = None
+    """The transitions of every minibatch by their index in [T * N]. None: whole environments in a fixed order."""
 
     @staticmethod
-    def of(rollout: Rollout, targets: Targets, bonus_targets: Tensor) -> UpdateBatch:
+    def of(rollout: Rollout, targets: Targets, bonus_targets: Tensor, minibatches: int) -> UpdateBatch:
         """The whole rollout. All transitions are kept until an epoch draws its mask."""
         keep_TN = torch.ones_like(rollout.logp_TN, dtype=torch.bool)
-        weight_N = torch.ones_like(rollout.logp_TN[0])
+        weight_M = torch.ones(minibatches, device=keep_TN.device)
         transitions = replace(rollout.transitions, draw=torch.zeros_like(rollout.logp_TN))
         sampled = transitions, rollout.logp_TN, rollout.first_TN, rollout.hidden_NH
-        return UpdateBatch(*sampled, targets, bonus_targets, keep_TN, weight_N)
+        return UpdateBatch(*sampled, targets, bonus_targets, keep_TN, weight_M)
 
-    def envs(self, rows: slice) -> UpdateBatch:
-        """The rows of some environments."""
+    def minibatch(self, number: int) -> UpdateBatch:
+        """One of them, whose transitions are still to be picked where they have an order."""
+        count = len(self.weight_M)
+        only = slice(number, number + 1)
+        if self.order_MC is not None:
+            return replace(self, weight_M=self.weight_M[only], order_MC=self.order_MC[only])
+        size = self.logp_TN.shape[1] // count
+        rows = slice(number * size, (number + 1) * size)
         return UpdateBatch(
             self.transitions.envs(rows),
             self.logp_TN[:, rows],
@@ -58,7 +67,25 @@ class UpdateBatch:
             Targets(*(x[:, rows] for x in self.targets)),
             self.bonus_targets[:, rows],
             self.keep_TN[:, rows],
-            self.weight_N[rows],
+            self.weight_M[only],
+        )
+
+    def picked(self) -> UpdateBatch:
+        """This minibatch with the transitions of its order, which lie along the N axis of one step. A compiled loss
+        reads them where they are."""
+        if self.order_MC is None:
+            return self
+        index_C = self.order_MC.flatten()
+        step_C, env_C = index_C // self.logp_TN.shape[1], index_C % self.logp_TN.shape[1]
+        return UpdateBatch(
+            self.transitions.pick(index_C),
+            self.logp_TN[step_C, env_C][None],
+            self.first_TN[step_C, env_C][None],
+            self.hidden_NH[env_C],
+            Targets(*(x[step_C, env_C][None] for x in self.targets)),
+            self.bonus_targets[step_C, env_C][None],
+            self.keep_TN[step_C, env_C][None],
+            self.weight_M,
         )
 
 
@@ -92,6 +119,7 @@ def policy_loss(
 
 def policy_losses(config: Config, action: ActionSpec, policy: Policy, batch: UpdateBatch) -> dict[str, Tensor]:
     """The policy's losses of one minibatch; "loss" is their sum as it is minimised."""
+    batch = batch.picked()
     transitions = batch.transitions
     out = policy.unroll(transitions.obs, batch.hidden_NH, batch.first_TN)
     out = PolicyOutput(*(x.float() for x in out))
@@ -106,17 +134,16 @@ def policy_losses(config: Config, action: ActionSpec, policy: Policy, batch: Upd
 
 def bonus_loss(config: Config, bonus: BonusModule, batch: UpdateBatch) -> Tensor:
     """The predictor's loss of one minibatch."""
-    return bonus.loss(batch.transitions, batch.bonus_targets, batch.keep_TN, config.keep) * batch.weight_N[0]
+    batch = batch.picked()
+    return bonus.loss(batch.transitions, batch.bonus_targets, batch.keep_TN, config.keep) * batch.weight_M[0]
 
 
-def add_losses(
-    totals_L: Tensor, not_finite: Tensor, losses: dict[str, Tensor], norms: list[Tensor]
-) -> tuple[Tensor, Tensor]:
+def add_losses(totals_L: Tensor, not_finite: Tensor, losses: dict[str, Tensor], norms: Tensor) -> tuple[Tensor, Tensor]:
     """The totals of `LOSSES` with those of a minibatch added, and the norm of its gradient from those of its parts.
 
     Sets `not_finite` where loss or norm is not.
     """
-    norm = torch.linalg.vector_norm(torch.stack(norms))
+    norm = torch.linalg.vector_norm(norms)
     not_finite.logical_or_(~torch.isfinite(norm + losses["loss"]))
     new = losses | {"grad_norm": norm}
     return totals_L + torch.stack([new[name] for name in LOSSES]), norm
@@ -164,16 +191,17 @@ class Learner:
         bonus_targets: Tensor,
         after_epoch: Callable[[int], None] = lambda number: None,
     ) -> dict[str, float]:
-        """Epochs over minibatches of N / minibatches whole environments, in a fixed order; returns the mean losses.
-        `after_epoch` is called with 1, 2, ... when that epoch is launched."""
-        config, batch = self.config, UpdateBatch.of(rollout, targets, bonus_targets)
+        """Epochs over minibatches of N / minibatches whole environments, in a fixed order, or with `shuffle` over all
+        transitions in a random one; returns the mean losses. `after_epoch` is called with 1, 2, ... when that epoch is
+        launched."""
+        config, batch = self.config, self._batch(rollout, targets, bonus_targets)
         draws = torch.rand(config.epochs, *batch.keep_TN.shape, generator=self.generator, device=self.device)
         totals_L = torch.zeros(len(LOSSES), device=self.device)
         self.policy_stops.zero_()
         for number, draw_TN in enumerate(draws, 1):
             transitions = replace(batch.transitions, draw=draw_TN)
-            batch = replace(batch, transitions=transitions, keep_TN=draw_TN < config.keep)
-            totals_L = self._epoch(replace(batch, weight_N=self._rank_weight(batch)), totals_L)
+            batch = replace(batch, transitions=transitions, keep_TN=draw_TN < config.keep, order_MC=self._order(batch))
+            totals_L = self._epoch(replace(batch, weight_M=self._rank_weight(batch)), totals_L)
             after_epoch(number)
         self._updated.record()
         self._updated.wait()
@@ -190,18 +218,15 @@ class Learner:
         Advances in place, on the device: parameters, Adam's moments, `not_finite`, which prevents every later step, and
         `policy_stops`, which prevents those of the policy until the next rollout.
         """
-        size = self.config.env.num_envs // self.config.minibatches
-        for start in range(0, self.config.env.num_envs, size):
-            losses = self._backward(batch.envs(slice(start, start + size)))
+        for number in range(self.config.minibatches):
+            losses = self._backward(batch.minibatch(number))
             gradients = [p.grad for p in self.parameters if p.grad is not None]
             self.ranks.all_mean_([*gradients, *losses.values()])
-            norms = list(torch._foreach_norm(gradients))
-            totals_L, norm = self._add_losses(totals_L, self.not_finite, losses, norms)
+            totals_L, norm = self._add_losses(totals_L, self.not_finite, losses, adam.norms(gradients))
             if self.config.target_kl is not None:
                 self.policy_stops.logical_or_(losses["approx_kl"] > self.config.target_kl).logical_or_(self.not_finite)
-            if self.config.max_grad_norm is not None:
-                nn.utils.clip_grads_with_norm_(self.parameters, self.config.max_grad_norm, norm)
-            self.optimizer.step()
+            limit = self.config.max_grad_norm
+            self.optimizer.step(None if limit is None else (limit / (norm + 1e-6)).clamp(max=1.0))
         return totals_L
 
     def _backward(self, batch: UpdateBatch) -> dict[str, Tensor]:
@@ -222,20 +247,33 @@ class Learner:
 
     def compile(self, rollout: Rollout, targets: Targets, bonus_targets: Tensor) -> None:
         """Compile the loss and its gradient. No step is taken."""
-        batch = UpdateBatch.of(rollout, targets, bonus_targets)
-        self._backward(batch.envs(slice(0, self.config.env.num_envs // self.config.minibatches)))
+        batch = self._batch(rollout, targets, bonus_targets)
+        if self.config.shuffle:
+            order_B = torch.arange(batch.logp_TN.numel(), device=self.device)
+            batch = replace(batch, order_MC=order_B.view(self.config.minibatches, -1))
+        self._backward(batch.minibatch(0))
         self.optimizer.zero_grad()
 
+    def _batch(self, rollout: Rollout, targets: Targets, bonus_targets: Tensor) -> UpdateBatch:
+        return UpdateBatch.of(rollout, targets, bonus_targets, self.config.minibatches)
+
+    def _order(self, batch: UpdateBatch) -> Tensor | None:
+        """A random order of all transitions [M, C], with `shuffle`."""
+        if not self.config.shuffle:
+            return None
+        order_B = torch.randperm(batch.logp_TN.numel(), generator=self.generator, device=self.device)
+        return order_B.view(self.config.minibatches, -1)
+
     def _rank_weight(self, batch: UpdateBatch) -> Tensor:
-        """Weights [N] of the predictor's loss. It is a mean over kept transitions, and ranks keep different numbers of
+        """Weights [M] of the predictor's loss. It is a mean over kept transitions, and ranks keep different numbers of
         them: weighted so, the mean of all ranks' losses is the mean over all kept transitions."""
         if self.ranks.world == 1:
-            return batch.weight_N
-        keep_TN, minibatches = batch.keep_TN, self.config.minibatches
-        kept_M = keep_TN.view(len(keep_TN), minibatches, -1).sum((0, 2)).float()
+            return batch.weight_M
+        minibatches = [batch.minibatch(number).picked() for number in range(len(batch.weight_M))]
+        kept_M = torch.stack([minibatch.keep_TN.sum() for minibatch in minibatches]).float()
         average_M = kept_M.clone()
         self.ranks.all_mean_([average_M])
-        return (kept_M / average_M.clamp_min(1e-6)).repeat_interleave(keep_TN.shape[1] // minibatches)
+        return kept_M / average_M.clamp_min(1e-6)
 
     def state_dict(self) -> dict[str, Moments]:
         """Adam's moments and step counts. Its settings come from the config."""

@@ -41,6 +41,15 @@ def test_the_name_of_a_kernel_is_text_and_no_markup():
     assert "sum<float [4]>" in console.file.getvalue() and "copy [clone]" in console.file.getvalue()
 
 
+def test_a_long_name_is_cut_and_its_numbers_are_not():
+    found = summary([("void at::native::" + "template<int, " * 30, 0.0, 1234.5)], steps=1)
+    speed = LearnerSpeed("rnd", "cnn", 16, "tf32", True, 512, 1.0, 0.1, 0.05, 1e3, 0.0)
+    console = Console(file=io.StringIO(), width=80)
+    console.print(profile_table(speed, found))
+    row = next(line for line in console.file.getvalue().splitlines() if "at::native" in line)
+    assert "1.0" in row and "1234.5" in row and "…" in row
+
+
 def test_gaps_and_kernels_that_run_beside_each_other():
     launched = [("a", 0.0, 10.0), ("b", 2.0, 12.0), ("c", 3.0, 4.0), ("a", 20.0, 30.0)]
     found = summary(launched, steps=2)

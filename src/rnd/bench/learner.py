@@ -134,9 +134,11 @@ def profile_table(speed: LearnerSpeed, found: Profile) -> Table:
     heading = (
         f"{speed.policy}, {speed.samples:,} samples: one step of {speed.step_milliseconds * 1e3:,.0f} microseconds"
     )
-    table = Table(Column("kernel", no_wrap=True), "launches", "microseconds", title=heading)
+    numbers = Column("launches", no_wrap=True), Column("microseconds", no_wrap=True)
+    table = Table("kernel", *numbers, title=heading)
     for kernel in found.by_name[:KERNELS]:
-        table.add_row(Text(kernel.name), f"{kernel.launches:.1f}", f"{kernel.microseconds:.1f}")
+        name = Text(kernel.name, no_wrap=True, overflow="ellipsis")  # names of templates are longer than a line
+        table.add_row(name, f"{kernel.launches:.1f}", f"{kernel.microseconds:.1f}")
     table.add_section()
     table.add_row("all", f"{found.kernels:.1f}", f"{found.in_kernels:.1f}")
     table.add_row("time in which one ran", "", f"{found.busy:.1f}")

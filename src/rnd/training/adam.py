@@ -1,19 +1,16 @@
-"""Adam (Kingma and Ba, 2015) over all tensors at once: with kernels of ours on CUDA, elsewhere PyTorch's.
+"""Adam (Kingma and Ba, 2015) on PyTorch's fused kernel.
 
-The results are those of `torch.optim.Adam(fused=True)`. That class imports PyTorch's compiler when it is first used,
-which takes more than a second of every run that is started, and checks its settings at every step.
+The kernel and its results are those of `torch.optim.Adam(fused=True)`. That class imports PyTorch's compiler when it is
+first used, which takes more than a second of every run that is started, and checks its settings at every step.
 """
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
-
-from rnd.device import many_tensors
 
 Moments = dict[str, Tensor]
 """What Adam keeps for one parameter: `step`, `exp_avg` and `exp_avg_sq`, as in PyTorch."""
@@ -41,31 +38,17 @@ class Adam:
             parameter.grad = None
 
     @torch.no_grad()
-    def step(self, scale: Tensor | None = None) -> None:
-        """With all gradients times `scale`, a number on the device."""
+    def step(self) -> None:
         for parameters, lr, skip in self.groups:
             given = [p for p in parameters if p.grad is not None]
             if not given:
                 continue
-            gradients = [p.grad for p in given if p.grad is not None]
             moments = [self.moments.get(p) or self.moments.setdefault(p, start(p)) for p in given]
             steps, averages, squares = ([m[name] for m in moments] for name in ("step", "exp_avg", "exp_avg_sq"))
-            if many_tensors.usable(given):
-                settings = {"LR": lr, "BETA1": self.betas[0], "BETA2": self.betas[1], "EPS": self.eps}
-                skip = constant(0.0, given[0].device) if skip is None else skip
-                scaled = constant(1.0, given[0].device) if scale is None else scale
-                ordered = [
-                    g if g.stride() == p.stride() else torch.empty_like(p).copy_(g)
-                    for p, g in zip(given, gradients, strict=True)
-                ]
-                many_tensors.adam_(given, ordered, averages, squares, steps, settings, skip, scaled)
-                continue
-            if scale is not None:
-                torch._foreach_mul_(gradients, scale)
             torch._foreach_add_(steps, 1)
             torch._fused_adam_(
                 given,
-                gradients,
+                [p.grad for p in given if p.grad is not None],
                 averages,
                 squares,
                 [],  # the largest squares, of a variant
@@ -89,18 +72,6 @@ class Adam:
 
     def load_state_dict(self, state: dict[str, Moments]) -> None:
         self.moments = {self.parameters[int(i)]: loaded(self.parameters[int(i)], m) for i, m in state.items()}
-
-
-def norms(gradients: Sequence[Tensor]) -> Tensor:
-    """Norms of parts of a gradient, whose norm is that of the whole."""
-    if many_tensors.usable(gradients):
-        return many_tensors.norms(gradients)
-    return torch.stack(torch._foreach_norm(list(gradients)))
-
-
-@functools.cache
-def constant(value: float, device: torch.device) -> Tensor:
-    return torch.tensor(value, device=device)
 
 
 def start(parameter: Tensor) -> Moments:

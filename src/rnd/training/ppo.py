@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import torch
-from torch import Generator, Tensor
+from torch import Generator, Tensor, nn
 
 from rnd.bonus.base import BonusModule
 from rnd.config import Config
@@ -20,7 +20,6 @@ from rnd.envs.spec import ActionSpec
 from rnd.foundation.errors import RunError
 from rnd.models import actions as act
 from rnd.models.policy.base import Policy, PolicyOutput
-from rnd.training import adam
 from rnd.training.adam import Adam, Group, Moments
 from rnd.training.returns import Targets
 
@@ -138,12 +137,14 @@ def bonus_loss(config: Config, bonus: BonusModule, batch: UpdateBatch) -> Tensor
     return bonus.loss(batch.transitions, batch.bonus_targets, batch.keep_TN, config.keep) * batch.weight_M[0]
 
 
-def add_losses(totals_L: Tensor, not_finite: Tensor, losses: dict[str, Tensor], norms: Tensor) -> tuple[Tensor, Tensor]:
+def add_losses(
+    totals_L: Tensor, not_finite: Tensor, losses: dict[str, Tensor], norms: list[Tensor]
+) -> tuple[Tensor, Tensor]:
     """The totals of `LOSSES` with those of a minibatch added, and the norm of its gradient from those of its parts.
 
     Sets `not_finite` where loss or norm is not.
     """
-    norm = torch.linalg.vector_norm(norms)
+    norm = torch.linalg.vector_norm(torch.stack(norms))
     not_finite.logical_or_(~torch.isfinite(norm + losses["loss"]))
     new = losses | {"grad_norm": norm}
     return totals_L + torch.stack([new[name] for name in LOSSES]), norm
@@ -222,11 +223,13 @@ class Learner:
             losses = self._backward(batch.minibatch(number))
             gradients = [p.grad for p in self.parameters if p.grad is not None]
             self.ranks.all_mean_([*gradients, *losses.values()])
-            totals_L, norm = self._add_losses(totals_L, self.not_finite, losses, adam.norms(gradients))
+            norms = list(torch._foreach_norm(gradients))
+            totals_L, norm = self._add_losses(totals_L, self.not_finite, losses, norms)
             if self.config.target_kl is not None:
                 self.policy_stops.logical_or_(losses["approx_kl"] > self.config.target_kl).logical_or_(self.not_finite)
-            limit = self.config.max_grad_norm
-            self.optimizer.step(None if limit is None else (limit / (norm + 1e-6)).clamp(max=1.0))
+            if self.config.max_grad_norm is not None:
+                nn.utils.clip_grads_with_norm_(self.parameters, self.config.max_grad_norm, norm)
+            self.optimizer.step()
         return totals_L
 
     def _backward(self, batch: UpdateBatch) -> dict[str, Tensor]:

@@ -110,7 +110,7 @@ TASKS = {
     "KeyCorridorS3R3": Task("MiniGrid-KeyCorridorS3R3-v0", 600_000, 0.9),
     "KeyDoor images": Task("tasks:key_image", 100_000, 0.9),
     "MultiRoom-N2 images": Task("small_tasks:multi_room_images", 150_000, 0.9),
-    "NAVIX DoorKey-6x6": Task("navix:Navix-DoorKey-6x6-v0", 250_000, 0.9, needs="navix"),
+    "NAVIX DoorKey-6x6": Task("navix:Navix-DoorKey-6x6-v0", 600_000, 0.9, needs="navix"),
     "NAVIX FourRooms": Task("navix:Navix-FourRooms-v0", 250_000, 0.9, needs="navix"),
     "NAVIX KeyCorridorS3R1": Task("navix:Navix-KeyCorridorS3R1-v0", 250_000, 0.9, needs="navix"),
 }

@@ -23,6 +23,8 @@ RND_CFG = {
     },
     "rnd": {"num_outputs": 64, "hidden": 256},
 }
+WEIGHTS = {"none": 0.0, "rsl_rl": 0.1, "rnd": 1.0}
+"""Measured with the default rates: docs/plugins.md."""
 
 
 DIRECTIONS = torch.tensor([[1.0, 0.0], [0.0, 1.0], [-1.0, 0.0], [0.0, 1.0]])
@@ -65,10 +67,10 @@ class Corridor(VecEnv):
         return self.get_observations(), found.float(), done.long(), {"time_outs": (late & ~found).float()}
 
 
-def train_cfg(bonus, weight, steps=25, hidden=64, groups=None):
+def train_cfg(bonus, weight, steps=25, hidden=64, groups=None, **rnd_options):
     model = {"class_name": "MLPModel", "hidden_dims": [hidden, hidden], "activation": "elu"}
     normal = {"class_name": "GaussianDistribution", "init_std": 1.0}
-    rnd_cfg = None if RND_CFG[bonus] is None else {**RND_CFG[bonus], "weight": weight}
+    rnd_cfg = None if RND_CFG[bonus] is None else {**RND_CFG[bonus], "weight": weight, **rnd_options}
     return {
         "num_steps_per_env": steps,
         "save_interval": 1000,
@@ -79,12 +81,12 @@ def train_cfg(bonus, weight, steps=25, hidden=64, groups=None):
     }
 
 
-def train(bonus, weight=0.1, seed=1, num_envs=1024, iterations=150):
+def train(bonus, weight, seed=1, num_envs=1024, iterations=150, **rnd_options):
     """Episodes that reached the goal, per iteration."""
     torch.manual_seed(seed)
     env, goals = Corridor(num_envs), []
     with contextlib.redirect_stdout(io.StringIO()):
-        runner = OnPolicyRunner(env, train_cfg(bonus, weight), log_dir=None, device="cpu")
+        runner = OnPolicyRunner(env, train_cfg(bonus, weight, **rnd_options), log_dir=None, device="cpu")
         for _ in range(iterations):
             env.goals = 0
             runner.learn(1)
@@ -95,13 +97,17 @@ def train(bonus, weight=0.1, seed=1, num_envs=1024, iterations=150):
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--bonus", choices=list(RND_CFG), default="rnd")
-    parser.add_argument("--weight", type=float, default=0.1)
+    parser.add_argument("--weight", type=float, help="of the bonus; default: 1 for rnd, 0.1 for rsl_rl")
+    parser.add_argument("--learning-rate", type=float, help="of the predictor; default: 1e-4 for rnd, 1e-3 for rsl_rl")
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
     parser.add_argument("--num-envs", type=int, default=1024)
     parser.add_argument("--iterations", type=int, default=150)
     args = parser.parse_args()
+    weight = WEIGHTS[args.bonus] if args.weight is None else args.weight
+    rate = {} if args.learning_rate is None else {"learning_rate": args.learning_rate}
     for seed in args.seeds:
-        goals = train(args.bonus, args.weight, seed, args.num_envs, args.iterations)
+        goals = train(args.bonus, weight, seed, args.num_envs, args.iterations, **rate)
         first = next((i + 1 for i, number in enumerate(goals) if number), None)
-        head = f"{args.bonus}, weight {args.weight:g}, seed {seed}"
-        print(f"{head}: first goal in iteration {first}, goals in the last ten: {sum(goals[-10:]):,}", flush=True)
+        head = ", ".join([f"{args.bonus}, weight {weight:g}", *(f"learning rate {x:g}" for x in rate.values())])
+        last = f"goals in the last ten: {sum(goals[-10:]):,}"
+        print(f"{head}, seed {seed}: first goal in iteration {first}, {last}", flush=True)

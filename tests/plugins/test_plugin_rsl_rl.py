@@ -131,6 +131,11 @@ def test_the_weight_is_per_second_where_there_is_a_time_step():
     assert runner(Corridor(dt=0.02), train_cfg({"weight": 5.0})).alg.rnd.weight == pytest.approx(0.1)
 
 
+@pytest.mark.parametrize(("given", "rate"), [({}, 1e-4), ({"learning_rate": 1e-3}, 1e-3)])
+def test_the_predictor_learns_at_the_rate_of_the_paper_unless_another_is_given(given, rate):
+    assert runner(Corridor(), train_cfg(given)).alg.rnd.optimizer.param_groups[0]["lr"] == rate
+
+
 def test_without_a_bonus_it_is_rsl_rls_ppo():
     loops = [runner(Corridor(), train_cfg(name=name)) for name in ("PPO", "rnd.plugins.rsl_rl:PPO")]
     for loop in loops:

@@ -11,7 +11,7 @@ import torch
 from gymnasium import spaces
 
 from helpers import on_device, resumed_exactly
-from rnd.envs.jax_env import JaxEnv, Suite, make_jax_env
+from rnd.envs.jax_env import JaxEnv, Starts, Suite, make_jax_env
 from rnd.foundation.errors import UserError
 
 CARTPOLE = "gymnax:CartPole-v1"
@@ -77,7 +77,7 @@ def counting(limit=3, key_type="key"):
 
 @pytest.mark.parametrize("key_type", ["typed", pytest.param("raw", marks=pytest.mark.long)])
 def test_copies_that_end_get_new_starts(key_type, gymnax):
-    env = JaxEnv(counting(key_type=key_type), 8, torch.device("cpu"), resets=4)
+    env = JaxEnv(counting(key_type=key_type), 8, torch.device("cpu"), Starts(share=4))
     first = env.reset(1).clone()
     assert len(set(first.flatten().tolist())) == 8
     step = [env.step(torch.zeros(8, dtype=torch.int64)) for _ in range(3)][-1]
@@ -85,12 +85,54 @@ def test_copies_that_end_get_new_starts(key_type, gymnax):
     assert not bool(step.terminated.any())
     assert torch.equal(step.final_obs, first)
     assert len(set(step.obs.flatten().tolist())) == 2, "8 / 4 new starts per step, shared by all that end at once"
-    other = JaxEnv(counting(key_type=key_type), 8, torch.device("cpu"), resets=4)
+    other = JaxEnv(counting(key_type=key_type), 8, torch.device("cpu"), Starts(share=4))
     other.load_state_dict(env.state_dict())
     later = [[e.step(torch.zeros(8, dtype=torch.int64)).obs for _ in range(4)][-1] for e in (env, other)]
     assert torch.equal(*later)
     with pytest.raises(ValueError, match="another environment"):
         JaxEnv(counting(), 4, torch.device("cpu")).load_state_dict(env.state_dict())
+
+
+def ended_at_will():
+    """Action 1 ends an episode. What is observed is a part of the state, and says which start it was."""
+    import jax
+    from jax import numpy as jnp
+
+    def reset(key):
+        start = jax.random.uniform(key)
+        return start, {"start": start}
+
+    def step(key, state, action):
+        return state["start"], state, jnp.float32(0), action == 1, jnp.bool_(False)
+
+    return Suite(reset, step, SimpleNamespace(shape=()), type("Discrete", (), {"n": 2, "shape": ()})(), truncates=False)
+
+
+def test_starts_are_renewed_every_few_steps_and_handed_out_in_turn(gymnax):
+    def make():
+        return JaxEnv(ended_at_will(), 8, torch.device("cpu"), Starts(share=2, steps=4))
+
+    def end(env, *copies):
+        actions = torch.zeros(8, dtype=torch.int64)
+        actions[list(copies)] = 1
+        return env.step(actions).obs.flatten()
+
+    env, other = make(), make()
+    begun = env.reset(1).flatten().tolist()
+    a = end(env, 2, 5)
+    b = end(env, 0)
+    other.load_state_dict(env.state_dict())
+    c, again = (end(e, 1, 3) for e in (env, other))
+    pool = [float(x) for x in (a[2], a[5], b[0], c[1])]
+    assert len({*pool, *begun}) == 12, "four starts of their own"
+    assert float(c[3]) == pool[0], "the fifth shares the first"
+    end(other)
+    assert end(env).tolist() == [pool[2], pool[3], pool[0], pool[0], begun[4], pool[1], *begun[6:]]
+    renewed = end(env, 0)
+    assert float(renewed[0]) not in pool
+    assert torch.equal(again, c)
+    assert torch.equal(end(other, 0), renewed), "also in a run that was resumed between"
+    assert env._step._cache_size() == env._renew._cache_size() == 1
 
 
 def test_steps_are_compiled_once_and_kinds_of_observations_without(gymnax):

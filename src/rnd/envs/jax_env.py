@@ -1,6 +1,6 @@
 """Environments written in JAX, on the device of the run: `gymnax:ID`, `craftax:ID`, `navix:ID`, `brax:NAME`.
 
-Legend: N copies, R new starts per step.
+Legend: N copies, S starts of new episodes.
 
 All copies are stepped by one function under jit and vmap. Arrays are handed over by DLPack, without a copy: on a GPU
 each side waits for the other's stream, and the host for neither.
@@ -24,9 +24,18 @@ from rnd.envs.observations import MINIGRID_CELL
 from rnd.envs.tensor_env import TensorEnv, TensorStep
 from rnd.foundation.errors import UserError, nearest
 
-RESETS = {"craftax": 16}
-"""In Craftax a new world takes longer than a step: N / 16 new ones are made per step. More than that many copies that
-end at once share them."""
+
+class Starts(NamedTuple):
+    """Which starts copies get whose episode ends: N / `share` new ones every so many steps. The first copies that end
+    take one each, later ones share them."""
+
+    share: int = 1
+    steps: int = 1
+
+
+EACH_ITS_OWN = Starts()
+STARTS = {"craftax": Starts(share=8, steps=16)}
+"""A new world of Craftax takes nine times as long as a step of one copy (on a CPU)."""
 
 BRAX_LIMIT = 1000
 """Steps of an episode, as in Brax's own training."""
@@ -50,6 +59,17 @@ class Suite(NamedTuple):
     """The last axis of observations are choices: how many of each."""
 
 
+class Pool(NamedTuple):
+    """Starts of new episodes, for several steps."""
+
+    obs: Any
+    own: Tree
+    used: Any
+    """How many copies have ended since they were renewed."""
+    age: Any
+    """Steps since then."""
+
+
 def make_jax_env(env_id: str, num_envs: int = 1, device: Any = "cpu") -> JaxEnv:
     """N copies of `suite:ID`."""
     suite, _, name = env_id.partition(":")
@@ -61,7 +81,7 @@ def make_jax_env(env_id: str, num_envs: int = 1, device: Any = "cpu") -> JaxEnv:
         packages = f"jax {suite}" if error.name == "jax" else suite
         raise UserError(f"{env_id} cannot be made ({error}): pip install {packages}") from error
     make = {"gymnax": gymnax_suite, "craftax": craftax_suite, "navix": navix_suite, "brax": brax_suite}[suite]
-    return JaxEnv(make(package, name), num_envs, torch.device(device), RESETS.get(suite, 1))
+    return JaxEnv(make(package, name), num_envs, torch.device(device), STARTS.get(suite, EACH_ITS_OWN))
 
 
 def gymnax_suite(package: Any, name: str) -> Suite:
@@ -141,13 +161,13 @@ def brax_suite(package: Any, name: str) -> Suite:
 class JaxEnv(TensorEnv):
     """N copies of a `Suite`. Images are read as vectors; a single choice, and the cells of NAVIX's grids, one-hot."""
 
-    def __init__(self, suite: Suite, num_envs: int, device: torch.device, resets: int = 1):
+    def __init__(self, suite: Suite, num_envs: int, device: torch.device, starts: Starts = EACH_ITS_OWN):
         import jax
 
         self.num_envs, self.suite = num_envs, suite
         self.jax: Any = jax
         self.device, self.jax_device = device, jax_device(device)
-        self.starts = max(1, num_envs // resets)
+        self.starts, self.renewed_every = max(1, num_envs // starts.share), starts.steps
         name = type(suite.observation_space).__name__
         if not hasattr(suite.observation_space, "shape"):
             raise UserError(f"observations of the kind {name} are not supported; those of a Box are")
@@ -160,17 +180,23 @@ class JaxEnv(TensorEnv):
         self.action_space = gym_space(suite.action_space)
         # On a fixed device: what starts elsewhere, or anywhere, would make the first step compile once more.
         self._reset = jax.jit(self._start, out_shardings=jax.sharding.SingleDeviceSharding(self.jax_device))
-        self._step = jax.jit(self._advance)
+        self._step, self._renew = jax.jit(self._advance), jax.jit(self._renewed)
         self.state: Tree = None
+        self.age = 0
+        """Steps since the starts were renewed, modulo their number; the state has it too."""
 
     def reset(self, seed: int) -> Tensor:
         obs, self.state = self._reset(self._key(seed))
+        self.age = 0
         return from_dlpack(obs)
 
     def step(self, actions: Tensor) -> TensorStep:
         # a new tensor: the trainer writes the next actions into this one's memory
         given = actions.to(torch.int32) if not actions.is_floating_point() else actions.clone()
+        if self.renewed_every > 1 and self.age == 0:
+            self.state = self._renew(self.state)
         self.state, *out = self._step(self.state, self.jax.dlpack.from_dlpack(given))
+        self.age = (self.age + 1) % self.renewed_every
         obs, reward, terminated, *limits = (from_dlpack(x) for x in out)
         if not limits:
             return TensorStep(obs, reward, terminated.bool())
@@ -191,46 +217,66 @@ class JaxEnv(TensorEnv):
         saved = [state[f"{i}"].cpu().numpy().view(leaf.dtype) for i, leaf in enumerate(leaves)]
         plain = self.jax.tree.unflatten(tree, [self.jax.device_put(x, self.jax_device) for x in saved])
         self.state = self._with_keys(plain)
+        self.age = int(self.state[2].age) if self.state[2] else 0
 
     # --- pure functions of JAX ---------------------------------------------------------------------
 
     def _start(self, key: Any) -> tuple[Any, Tree]:
-        obs, state = self._new_episodes(key)
+        obs, state = self._new_state(key)
         return self._vector(obs), self.jax.tree.map(self._as_type, state, self._types)
 
-    def _new_episodes(self, key: Any) -> tuple[Any, Tree]:
+    def _new_state(self, key: Any) -> tuple[Any, Tree]:
+        """Observation, and key, state of the copies and starts, as an episode's start has their types."""
         keys = self.jax.random.split(key, self.num_envs + 1)
-        obs, state = self.jax.vmap(self.suite.reset)(keys[1:])
-        return obs, (keys[0], state)
+        obs, own = self._new_episodes(keys[1:])
+        if self.renewed_every == 1:
+            return obs, (keys[0], own, ())
+        # until they are renewed, before the first step
+        some_obs, some = self.jax.tree.map(lambda x: x[: self.starts], (obs, own))
+        return obs, (keys[0], own, Pool(some_obs, some, self.jax.numpy.int32(0), self.jax.numpy.int32(0)))
+
+    def _new_episodes(self, keys: Any) -> tuple[Any, Tree]:
+        obs, own = self.jax.vmap(self.suite.reset)(keys)
+        return obs, own
+
+    def _renewed(self, state: Tree) -> Tree:
+        """The state with new starts."""
+        key, own, _ = state
+        key, starting = self.jax.random.split(key)
+        new = self._new_episodes(self.jax.random.split(starting, self.starts))
+        pool = Pool(*new, self.jax.numpy.int32(0), self.jax.numpy.int32(0))
+        return self.jax.tree.map(self._as_type, (key, own, pool), self._types)
 
     @functools.cached_property
     def _types(self) -> Tree:
         """Shapes and types of the state after a step. Some environments start from other types than they step to."""
-        state = self.jax.eval_shape(self._new_episodes, self._key(0))[1]
+        state = self.jax.eval_shape(self._new_state, self._key(0))[1]
         space = self.action_space
         kind = np.int32 if isinstance(space, spaces.Discrete) else np.float32
         actions = self.jax.ShapeDtypeStruct((self.num_envs, *(space.shape or ())), kind)
         return self.jax.eval_shape(self._advance, state, actions)[0]
 
     def _advance(self, state: Tree, actions: Any) -> tuple[Tree, Any, Any, Any] | tuple[Tree, Any, Any, Any, Any, Any]:
-        """All copies one step on; those that end continue with a new start. State, observation, reward, terminated, and
+        """All copies one step on; those that end continue with a start. State, observation, reward, terminated, and
         where there are time limits, truncated and the final observation."""
         jax, jnp = self.jax, self.jax.numpy
-        key, own = state
+        key, own, pool = state
         key, stepping, starting = jax.random.split(key, 3)
         keys = jax.random.split(stepping, self.num_envs)
         obs, own, reward, terminated, truncated = jax.vmap(self.suite.step)(keys, own, actions)
-        new_obs, new = jax.vmap(self.suite.reset)(jax.random.split(starting, self.starts))
         ended = jnp.logical_or(terminated, truncated)
-        which = jnp.maximum(jnp.cumsum(ended) - 1, 0) % self.starts  # the k-th copy that ends takes start k
+        new_obs, new, used, age = pool or Pool(*self._new_episodes(jax.random.split(starting, self.starts)), 0, 0)
+        which = (used + jnp.maximum(jnp.cumsum(ended) - 1, 0)) % self.starts  # the k-th copy that ends takes start k
+        if pool:
+            pool = pool._replace(used=used + jnp.sum(ended), age=(age + 1) % self.renewed_every)
 
         def chosen(fresh: Any, old: Any) -> Any:
             fresh = self._as_type(fresh, old)
             return jnp.where(ended.reshape(-1, *(1,) * (old.ndim - 1)), fresh[which], old)
 
         final = self._vector(obs)
-        own = jax.tree.map(chosen, new, own)
-        state = key, jax.tree.map(self._as_type, own, own)
+        state = key, jax.tree.map(chosen, new, own), pool
+        state = jax.tree.map(self._as_type, state, state)
         told = state, chosen(self._vector(new_obs), final), reward.astype(jnp.float32), terminated.astype(jnp.uint8)
         return (*told, truncated.astype(jnp.uint8), final) if self.suite.truncates else told
 

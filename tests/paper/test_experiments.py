@@ -197,6 +197,7 @@ def test_the_comparison_of_bonuses_is_not_of_the_paper_and_changes_the_bonus_alo
 def test_the_arms_of_efficiency_differ_in_one_thing_from_the_best_so_far():
     """But those of other minibatches and environments, and a few that need a second flag for the one thing."""
     needed = {"16-overlap-refresh": 2, "16-half-life-int-0.3": 2, "16-raw-clipped": 2, "16-snd-v-raw-clipped": 3}
+    needed |= {"public": 5, "public-episodic-int": 6}  # another program's settings
     found = {name: config.flat() for name, config in arms("efficiency").items()}
     best = found["minibatches-16"]
     for name, config in found.items():

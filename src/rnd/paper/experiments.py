@@ -192,6 +192,11 @@ def bonuses(game: str = "montezuma", frames: int | None = None) -> Experiment:
     return Experiment("bonuses", title, arms, seeds=5, measures=measures, iqm=True)
 
 
+PUBLIC: dict[str, Any] = {
+    **{"minibatches": 32, "shuffle": True, "max_grad_norm": 0.5},
+    **{"bonus_scale": 1.0, "max_bonus": 1.0, "gamma_ext": 0.998},
+}
+"""What a public program does otherwise, as far as there are flags (docs/recipe.md)."""
 EFFICIENCY_ARMS: dict[str, dict[str, Any]] = {
     "paper": {},
     "minibatches-8": {"minibatches": 8},
@@ -215,8 +220,10 @@ EFFICIENCY_ARMS: dict[str, dict[str, Any]] = {
     "16-gru": {"minibatches": 16, "policy": "gru"},
     "1024-envs-32": {"minibatches": 32, "envs": 1024},
     "1024-envs-128": {"minibatches": 128, "envs": 1024},
+    "public": PUBLIC,
+    "public-episodic-int": {**PUBLIC, "episodic_int": True},
 }
-"""Arms of `efficiency`: each differs in one thing from `minibatches-16`, the best so far."""
+"""Arms of `efficiency`: each differs in one thing from `minibatches-16`, the best so far, but for the last two."""
 
 
 def efficiency(frames: int | None = None) -> Experiment:

@@ -112,7 +112,7 @@ TASKS = {
     "MultiRoom-N2 images": Task("small_tasks:multi_room_images", 150_000, 0.9),
     "NAVIX DoorKey-6x6": Task("navix:Navix-DoorKey-6x6-v0", 600_000, 0.9, needs="navix"),
     "NAVIX FourRooms": Task("navix:Navix-FourRooms-v0", 250_000, 0.9, needs="navix"),
-    "NAVIX KeyCorridorS3R1": Task("navix:Navix-KeyCorridorS3R1-v0", 250_000, 0.9, needs="navix"),
+    "NAVIX KeyCorridorS3R1": Task("navix:Navix-KeyCorridorS3R1-v0", 600_000, 0.9, needs="navix"),
 }
 """In the order in which they run within a seed."""
 
@@ -120,13 +120,13 @@ TASKS = {
 def train(name: str, bonus: str, seed: int, deadline: float) -> dict[str, Any] | None:
     """One run with the defaults to its goal or its end, or None where the time is over before."""
     from rnd import envs
-    from rnd.config.presets import preset
+    from rnd.config.presets import preset, with_bonus
     from rnd.envs.factories import kind_of
     from rnd.training.trainer import Trainer
 
     task, begun, reached, row = TASKS[name], time.monotonic(), None, {}
-    config = preset(task.env, kind_of(task.env))
-    config = replace(config, bonus=bonus, seed=seed, frames=task.steps, device="cpu", threads=1)
+    config = with_bonus(preset(task.env, kind_of(task.env)), bonus)
+    config = replace(config, seed=seed, frames=task.steps, device="cpu", threads=1)
     with closing(envs.make(config)) as env:
         trainer = Trainer(config, env)
         for _ in trainer.random_start():

@@ -21,7 +21,7 @@ from rnd.checkpoint import export, zoo
 from rnd.checkpoint.metadata import spec_from_dict
 from rnd.config import Config, Reads
 from rnd.config.components import resolve
-from rnd.config.presets import DEFAULT_JOB, preset
+from rnd.config.presets import DEFAULT_JOB, preset, with_bonus
 from rnd.data.transitions import Transitions
 from rnd.envs.factories import call_factory, gym_factory, kind_of, reads
 from rnd.envs.gym_env import ActionTranslator
@@ -77,7 +77,8 @@ def starting_config(game: str, chosen: dict[str, Any], reads: Reads = "all") -> 
     kind = kind_of(game, "vector" if policy == "mlp" else reads)
     if kind.startswith("image") and policy != "cnn":  # what is tuned for images is tuned for the CNN
         kind = "choices" if kind == "image" else "numbers"
-    return resolve(dataclasses.replace(preset(game, kind), **chosen))
+    start = preset(game, kind)
+    return resolve(dataclasses.replace(with_bonus(start, chosen.get("bonus", start.bonus)), **chosen))
 
 
 def with_changes(config: Config, changes: dict[str, Any]) -> Config:

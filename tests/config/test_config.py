@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from rnd.api import starting_config
 from rnd.config import Config, EnvConfig
-from rnd.config.presets import ATARI_GAMES, DEFAULT_JOB, FAMILIES, preset, small
+from rnd.config.presets import ATARI_GAMES, DEFAULT_JOB, FAMILIES, changes, preset, small
 from rnd.foundation.errors import UserError
 
 
@@ -44,6 +45,16 @@ def test_small_tasks_start_with_the_bonus_of_the_evidence():
     """docs/small-tasks.md has it; Atari keeps the paper's."""
     assert {small("x", kind).bonus for kind in ("numbers", "choices", "image", "image+vector")} == {"noveld"}
     assert preset("montezuma").bonus == preset("rnd/DeepSea-20").bonus == "rnd"
+
+
+def test_a_bonus_of_episodes_starts_with_returns_of_episodes():
+    """And with an encoder that learns as fast as the policy. docs/bonuses.md has the evidence."""
+    start = starting_config("CartPole-v1", {"bonus": "e3b"})
+    assert (start.bonus, start.episodic_int, start.bonus_lr) == ("e3b", True, None)
+    assert changes(start, "experiment") == {"bonus": "e3b"}
+    assert changes(replace(start, episodic_int=False), "experiment") == {"bonus": "e3b", "episodic_int": False}
+    other = starting_config("CartPole-v1", {"bonus": "noveld"})
+    assert (other.episodic_int, other.bonus_lr) == (False, 3e-5)
 
 
 def test_a_config_survives_json():

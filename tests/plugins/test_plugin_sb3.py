@@ -276,6 +276,13 @@ def test_rndppo_has_the_rates_of_rnd_train_and_agents_of_before_keep_their_sizes
         assert RNDPPO.load(tmp_path / "old", env=env).bonus.config.bonus_options.features == 512
 
 
+@pytest.mark.parametrize(("bonus", "episodic", "rate"), [("rnd", False, 3e-5), ("e3b", True, 1e-3)])
+def test_the_intrinsic_return_of_a_bonus_of_episodes_ends_with_them(bonus, episodic, rate):
+    model = RNDPPO("MlpPolicy", "CartPole-v1", device="cpu", bonus=bonus)
+    assert (model.episodic_int, model.bonus.config.lr) == (episodic, rate)
+    assert RNDPPO("MlpPolicy", "CartPole-v1", device="cpu", bonus=bonus, episodic_int=False).episodic_int is False
+
+
 def test_the_bonus_of_rndppo_reads_what_vec_normalize_normalises():
     venv = VecNormalize(make_vec_env("CartPole-v1", 2, seed=0), norm_reward=False)
     model = RNDPPO("MlpPolicy", venv, **RNDPPO_SMALL)

@@ -79,6 +79,14 @@ FAMILIES: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {
 `small` of choices. docs/environments.md has the measured results; a family without one does not belong here."""
 
 
+BONUS_CHANGES: dict[str, dict[str, Any]] = {
+    # It starts anew with every episode, so what comes after the end must not count: ends would be worth it. And its
+    # encoder learns as fast as the policy, where predictors of numbers are slow.
+    "e3b": {"episodic_int": True, "bonus_lr": None},
+}
+"""What a bonus changes where it is chosen by name."""
+
+
 def preset(game: str, kind: Kind = "numbers") -> Config:
     """The config from which `rnd train GAME` starts. `kind`: that of a Gymnasium environment's observations, where its
     name does not say it."""
@@ -95,6 +103,11 @@ def preset(game: str, kind: Kind = "numbers") -> Config:
         if env_id.startswith(prefixes):
             return replace(small(env_id, "choices"), **fields)
     return small(env_id, "choices" if is_minigrid(env_id) or env_id.startswith("navix:") else kind)
+
+
+def with_bonus(config: Config, name: str) -> Config:
+    """A preset with another bonus."""
+    return replace(config, bonus=name, **BONUS_CHANGES.get(name, {}))
 
 
 def atari(env_id: str) -> Config:
@@ -175,7 +188,7 @@ def changes(config: Config, *roles: str) -> dict[str, Any]:
     if config.policy == "cnn":
         kind = "image+vector" if config.normalize_obs else "image"
     default = preset(config.env.id, kind)
-    start = replace(default, bonus=config.bonus, policy=config.policy)
+    start = replace(with_bonus(default, config.bonus), policy=config.policy)
     config, before = resolve(config, import_all=False), resolve(start, import_all=False).flat()
     before |= {"bonus": default.bonus, "policy": default.policy}
     flat = config.flat()

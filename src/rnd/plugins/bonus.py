@@ -84,7 +84,7 @@ class Bonus:
         seed: int = 0,
         **options: Any,
     ):
-        own = bonus_arguments(starting_config(observation_space))
+        own = bonus_arguments(starting_config(observation_space), name)
         own |= {key: value for key, value in (("lr", lr), ("epochs", epochs)) if value is not None}
         lr, epochs = own.pop("lr"), own.pop("epochs")
         given = open_options(BonusOptions, own | options)

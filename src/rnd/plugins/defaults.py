@@ -6,7 +6,7 @@ import dataclasses
 from typing import Any
 
 from rnd.config import Config
-from rnd.config.presets import small
+from rnd.config.presets import small, with_bonus
 from rnd.envs.factories import kind_of_observation
 from rnd.envs.spaces import WHO, ObservationEncoder
 
@@ -19,7 +19,8 @@ def starting_config(observation_space: Any) -> Config:
     return small(WHO, kind_of_observation(observations.spec))
 
 
-def bonus_arguments(config: Config) -> dict[str, Any]:
-    """The sizes and rates of a config, as arguments of `rnd.Bonus`."""
+def bonus_arguments(config: Config, bonus: str) -> dict[str, Any]:
+    """The sizes and rates of a config with a bonus, as arguments of `rnd.Bonus`."""
+    config = with_bonus(config, bonus)
     options = dataclasses.asdict(config.bonus_options)
     return {"lr": config.bonus_lr or config.lr, "epochs": config.epochs, **options}

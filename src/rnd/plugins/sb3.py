@@ -17,6 +17,7 @@ from gymnasium import spaces
 from torch import nn
 
 from rnd.config import Config
+from rnd.config.presets import with_bonus
 from rnd.envs.spaces import replace_rows
 from rnd.foundation.errors import UserError, install
 from rnd.plugins.bonus import Bonus
@@ -171,7 +172,8 @@ class RNDPPO(PPO):
     - `gamma_int`: discount of the intrinsic stream.
     - `vf_coef`: multiplies the mean over both value heads: 1.0 is one half of each squared error.
     - `ext_coef`, `int_coef`: weight of the stream's advantages in their sum.
-    - `episodic_int`: the intrinsic return ends with the episode; in the paper it does not.
+    - `episodic_int`: the intrinsic return ends with the episode. None: with `e3b` it does, with others, as in the
+      paper, it does not.
     - `bonus`: name of the bonus, as in `rnd.Bonus`.
     - `bonus_kwargs`: other arguments of `rnd.Bonus`.
     - `warm_up_steps`: steps of a random policy in every environment before the first rollout, which initialise the
@@ -204,7 +206,7 @@ class RNDPPO(PPO):
         max_grad_norm: float = float("inf"),
         ext_coef: float = 2.0,
         int_coef: float = 1.0,
-        episodic_int: bool = False,
+        episodic_int: bool | None = None,
         bonus: str = "rnd",
         bonus_kwargs: dict[str, Any] | None = None,
         warm_up_steps: int = 128,
@@ -232,7 +234,8 @@ class RNDPPO(PPO):
             _init_setup_model=False,
             **ppo,
         )
-        self.bonus_defaults = bonus_arguments(start)
+        self.bonus_defaults = bonus_arguments(start, bonus)
+        episodic_int = with_bonus(start, bonus).episodic_int if episodic_int is None else episodic_int
         self.gamma_int, self.ext_coef, self.int_coef, self.episodic_int = gamma_int, ext_coef, int_coef, episodic_int
         self.bonus_name, self.bonus_kwargs, self.warm_up_steps = bonus, bonus_kwargs or {}, warm_up_steps
         self.warmed_up = False

@@ -111,8 +111,8 @@ TASKS = {
     "KeyDoor images": Task("tasks:key_image", 100_000, 0.9),
     "MultiRoom-N2 images": Task("small_tasks:multi_room_images", 150_000, 0.9),
     "NAVIX DoorKey-6x6": Task("navix:Navix-DoorKey-6x6-v0", 600_000, 0.9, needs="navix"),
-    "NAVIX FourRooms": Task("navix:Navix-FourRooms-v0", 250_000, 0.9, needs="navix"),
     "NAVIX DoorKey-8x8": Task("navix:Navix-DoorKey-8x8-v0", 600_000, 0.9, needs="navix"),
+    "NAVIX FourRooms": Task("navix:Navix-FourRooms-v0", 250_000, 0.9, needs="navix"),
 }
 """In the order in which they run within a seed."""
 

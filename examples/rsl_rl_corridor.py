@@ -108,6 +108,5 @@ if __name__ == "__main__":
     for seed in args.seeds:
         goals = train(args.bonus, weight, seed, args.num_envs, args.iterations, **rate)
         first = next((i + 1 for i, number in enumerate(goals) if number), None)
-        head = ", ".join([f"{args.bonus}, weight {weight:g}", *(f"learning rate {x:g}" for x in rate.values())])
-        last = f"goals in the last ten: {sum(goals[-10:]):,}"
-        print(f"{head}, seed {seed}: first goal in iteration {first}, {last}", flush=True)
+        head = f"{args.bonus}, weight {weight:g}, learning rate {rate.get('learning_rate', 'default')}, seed {seed}"
+        print(f"{head}: first goal in iteration {first}, goals in the last ten: {sum(goals[-10:]):,}", flush=True)

@@ -18,7 +18,7 @@ from rnd.envs import native
 from rnd.foundation.errors import RunError, UserError
 from rnd.training import replay as replaying
 from rnd.training.evaluation import evaluate
-from rnd.training.replay import Stop, describe, follow, make_backends, record, replay
+from rnd.training.replay import Stop, describe, extend, make_backends, record, replay
 from rnd.training.trace import Trace, check_actions, episode_config, read_trace, weights_hash
 
 FRAMES = 240
@@ -58,7 +58,7 @@ def test_both_emulators_play_the_same_episode(tmp_path):
     played = replay(trace)
     assert played.backends == ["native core", "ale-py"] and not played.missing
     assert (played.episode.length, played.episode.rooms) == (FRAMES // 4, frozenset({1}))
-    assert played.way == [Stop(1, [])]
+    assert played.route == [Stop(1, [])]
     trace = replace(trace, observations_sha256=played.observations_sha256)
     again = read_trace(written(trace, tmp_path))
     np.testing.assert_array_equal(again.actions, trace.actions)
@@ -71,19 +71,19 @@ def test_both_emulators_play_the_same_episode(tmp_path):
         replay(other)
 
 
-def test_the_way_names_new_rooms_and_where_rewards_were_earned():
-    way: list[Stop] = []
+def test_the_route_names_new_rooms_and_where_rewards_were_earned():
+    route: list[Stop] = []
     for room, reward in [(1, 0), (1, 100), (1, 300), (2, 0), (1, 0), (2, 0), (6, 100), (2, 0), (2, 2000), (259, -1)]:
-        follow(way, room, float(reward))
-    assert ", ".join(map(str, way)) == "room 1 +100 +300, room 2, room 6 +100, room 2 +2,000, room 3 of level 2 -1"
+        extend(route, room, float(reward))
+    assert ", ".join(map(str, route)) == "room 1 +100 +300, room 2, room 6 +100, room 2 +2,000, room 3 of level 2 -1"
 
 
 @pytest.mark.skipif(not native.available(), reason="no native core")
 @pytest.mark.skipif(not TRACE.exists(), reason="no zoo")
-def test_the_rewards_of_the_way_are_the_score():
+def test_the_rewards_of_the_route_are_the_score():
     played = replay(read_trace(TRACE))
-    assert sum(reward for stop in played.way for reward in stop.rewards) == played.episode.episode_return == 4600
-    assert {stop.room for stop in played.way} == played.episode.rooms
+    assert sum(reward for stop in played.route for reward in stop.rewards) == played.episode.episode_return == 4600
+    assert {stop.room for stop in played.route} == played.episode.rooms
 
 
 @pytest.mark.skipif(not native.available(), reason="no native core")

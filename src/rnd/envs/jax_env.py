@@ -63,6 +63,7 @@ class Pool(NamedTuple):
     """Starts of new episodes, for several steps."""
 
     obs: Any
+    """Their observations [S, ...], and the states of their copies."""
     own: Tree
     used: Any
     """How many copies have ended since they were renewed."""
@@ -167,7 +168,7 @@ class JaxEnv(TensorEnv):
         self.num_envs, self.suite = num_envs, suite
         self.jax: Any = jax
         self.device, self.jax_device = device, jax_device(device)
-        self.starts, self.renewed_every = max(1, num_envs // starts.share), starts.steps
+        self.num_starts, self.renewed_every = max(1, num_envs // starts.share), starts.steps
         name = type(suite.observation_space).__name__
         if not hasattr(suite.observation_space, "shape"):
             raise UserError(f"observations of the kind {name} are not supported; those of a Box are")
@@ -183,7 +184,7 @@ class JaxEnv(TensorEnv):
         self._step, self._renew = jax.jit(self._advance), jax.jit(self._renewed)
         self.state: Tree = None
         self.age = 0
-        """Steps since the starts were renewed, modulo their number; the state has it too."""
+        """Steps since the starts were renewed; 0: they are due. The state on the device has it too."""
 
     def reset(self, seed: int) -> Tensor:
         obs, self.state = self._reset(self._key(seed))
@@ -232,7 +233,7 @@ class JaxEnv(TensorEnv):
         if self.renewed_every == 1:
             return obs, (keys[0], own, ())
         # until they are renewed, before the first step
-        some_obs, some = self.jax.tree.map(lambda x: x[: self.starts], (obs, own))
+        some_obs, some = self.jax.tree.map(lambda x: x[: self.num_starts], (obs, own))
         return obs, (keys[0], own, Pool(some_obs, some, self.jax.numpy.int32(0), self.jax.numpy.int32(0)))
 
     def _new_episodes(self, keys: Any) -> tuple[Any, Tree]:
@@ -243,7 +244,7 @@ class JaxEnv(TensorEnv):
         """The state with new starts."""
         key, own, _ = state
         key, starting = self.jax.random.split(key)
-        new = self._new_episodes(self.jax.random.split(starting, self.starts))
+        new = self._new_episodes(self.jax.random.split(starting, self.num_starts))
         pool = Pool(*new, self.jax.numpy.int32(0), self.jax.numpy.int32(0))
         return self.jax.tree.map(self._as_type, (key, own, pool), self._types)
 
@@ -265,8 +266,10 @@ class JaxEnv(TensorEnv):
         keys = jax.random.split(stepping, self.num_envs)
         obs, own, reward, terminated, truncated = jax.vmap(self.suite.step)(keys, own, actions)
         ended = jnp.logical_or(terminated, truncated)
-        new_obs, new, used, age = pool or Pool(*self._new_episodes(jax.random.split(starting, self.starts)), 0, 0)
-        which = (used + jnp.maximum(jnp.cumsum(ended) - 1, 0)) % self.starts  # the k-th copy that ends takes start k
+        new_obs, new, used, age = pool or Pool(*self._new_episodes(jax.random.split(starting, self.num_starts)), 0, 0)
+        which = (
+            used + jnp.maximum(jnp.cumsum(ended) - 1, 0)
+        ) % self.num_starts  # the k-th copy that ends takes start k
         if pool:
             pool = pool._replace(used=used + jnp.sum(ended), age=(age + 1) % self.renewed_every)
 
@@ -277,8 +280,8 @@ class JaxEnv(TensorEnv):
         final = self._vector(obs)
         state = key, jax.tree.map(chosen, new, own), pool
         state = jax.tree.map(self._as_type, state, state)
-        told = state, chosen(self._vector(new_obs), final), reward.astype(jnp.float32), terminated.astype(jnp.uint8)
-        return (*told, truncated.astype(jnp.uint8), final) if self.suite.truncates else told
+        outputs = state, chosen(self._vector(new_obs), final), reward.astype(jnp.float32), terminated.astype(jnp.uint8)
+        return (*outputs, truncated.astype(jnp.uint8), final) if self.suite.truncates else outputs
 
     def _vector(self, obs: Any) -> Any:
         """[B, X] float32."""

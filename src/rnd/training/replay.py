@@ -33,7 +33,7 @@ NAMES = {"obs": "frame", "final_room": "last room"}
 
 
 class Stop(NamedTuple):
-    """A room on the way through an episode: entered for the first time, or where a reward was earned."""
+    """A room on the route of an episode: entered for the first time, or where a reward was earned."""
 
     room: int
     rewards: list[float]
@@ -52,7 +52,7 @@ class Replayed(NamedTuple):
     """What could not, with the reason."""
     episode: Episode
     observations_sha256: str
-    way: list[Stop]
+    route: list[Stop]
     """Empty where the game's rooms are not known."""
 
 
@@ -89,28 +89,28 @@ def replay(trace: Trace, progress: Callable[[int], None] = lambda step: None) ->
         for env in backends.values():
             refuse_random(env)
             check_actions(trace.actions, env.spec)
-        hashed, episodes, way = hashlib.sha256(), [Episode(0, 0.0, 0, frozenset())], list[Stop]()
+        hashed, episodes, route = hashlib.sha256(), [Episode(0, 0.0, 0, frozenset())], list[Stop]()
         for step, seen, episodes in played(backends, trace.actions):
             compare(seen, step)
             shows = next(iter(seen.values()))
             hashed.update(shows["obs"].tobytes())
             if is_atari(trace.config) and trace.rooms:
-                follow(way, int(shows.get("final_room", shows["room"])), float(shows["reward"]) if step else 0.0)
+                extend(route, int(shows.get("final_room", shows["room"])), float(shows["reward"]) if step else 0.0)
             if episodes and step < len(trace.actions):
                 raise RunError(f"the episode ends at step {step:,} of {len(trace.actions):,}")
             progress(step)
         if not episodes:
             raise RunError(f"the episode does not end with its last action, at step {len(trace.actions):,}")
     check_result(trace, episodes, [*backends], hashed.hexdigest())
-    return Replayed([*backends], missing, episodes[0], hashed.hexdigest(), way)
+    return Replayed([*backends], missing, episodes[0], hashed.hexdigest(), route)
 
 
-def follow(way: list[Stop], room: int, reward: float) -> None:
-    """Add a step to the way."""
-    if all(room != stop.room for stop in way) or (reward and room != way[-1].room):
-        way.append(Stop(room, []))
+def extend(route: list[Stop], room: int, reward: float) -> None:
+    """Add the room and the reward of a step."""
+    if all(room != stop.room for stop in route) or (reward and room != route[-1].room):
+        route.append(Stop(room, []))
     if reward:
-        way[-1].rewards.append(reward)
+        route[-1].rewards.append(reward)
 
 
 def make_backends(config: Config) -> tuple[dict[str, VectorEnv], list[str]]:
@@ -198,6 +198,6 @@ def describe(trace: Trace, played: Replayed) -> list[str]:
     return [
         f"{config.env.id}: episode {trace.number} of seed {trace.seed}{of}",
         f"confirmed by {by}: {found}{agreed}",
-        *([f"way: {', '.join(map(str, played.way))}"] if played.way else []),
+        *([f"route: {', '.join(map(str, played.route))}"] if played.route else []),
         *(f"not played in {remark}" for remark in played.missing),
     ]

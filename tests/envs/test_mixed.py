@@ -19,7 +19,8 @@ from rnd import envs, run
 from rnd.api import starting_config
 from rnd.checkpoint import checkpoint
 from rnd.config import BonusOptions, Config, EnvConfig
-from rnd.envs.observations import GLYPH_FRAMES, make_encoder
+from rnd.envs.encoders import GLYPH_FRAMES
+from rnd.envs.observations import make_encoder
 from rnd.envs.spec import vector_of
 from rnd.envs.tensor_env import TensorEnv, TensorStep
 from rnd.foundation.errors import RunError, UserError

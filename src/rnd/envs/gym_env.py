@@ -23,7 +23,8 @@ import numpy as np
 
 from rnd.config import Reads
 from rnd.config.presets import is_minigrid
-from rnd.envs.observations import SUPPORTED, WrongObservationError, is_composite, make_encoder, subspaces
+from rnd.envs.encoders import SUPPORTED, WrongObservationError
+from rnd.envs.observations import is_composite, make_encoder, subspaces
 from rnd.envs.process_io import FAULTS
 from rnd.envs.spec import ActionSpec, Arrays, Env, EnvSpec, buffer_layout
 from rnd.envs.splitmix import mix

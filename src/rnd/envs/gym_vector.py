@@ -16,9 +16,10 @@ from typing import Any
 import numpy as np
 
 from rnd.config import Reads
+from rnd.envs.encoders import WrongObservationError
 from rnd.envs.gym_env import ActionTranslator, is_sparse
 from rnd.envs.interface import Buffers, Rows, VectorEnv
-from rnd.envs.observations import WrongObservationError, make_encoder
+from rnd.envs.observations import make_encoder
 from rnd.envs.process_io import user_code
 from rnd.envs.spec import Arrays, EnvSpec
 from rnd.envs.splitmix import environment_seed

@@ -20,7 +20,7 @@ from gymnasium import spaces
 from torch import Tensor
 from torch.utils.dlpack import from_dlpack
 
-from rnd.envs.observations import MINIGRID_CELL
+from rnd.envs.encoders import MINIGRID_CELL
 from rnd.envs.tensor_env import TensorEnv, TensorStep
 from rnd.foundation.errors import UserError, nearest
 

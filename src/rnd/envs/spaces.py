@@ -16,17 +16,9 @@ from torch import Tensor
 
 from rnd.config import Reads
 from rnd.config.presets import is_minigrid
+from rnd.envs.encoders import GLYPHS, WrongObservationError, channels_per_frame, value_at
 from rnd.envs.gym_env import action_spec
-from rnd.envs.observations import (
-    GLYPHS,
-    WrongObservationError,
-    channels_per_frame,
-    is_text,
-    leaves_of,
-    make_encoder,
-    parts_of,
-    value_at,
-)
+from rnd.envs.observations import is_text, leaves_of, make_encoder, parts_of
 from rnd.envs.packed import join, split
 from rnd.envs.spec import SCREEN, STACK
 from rnd.foundation.errors import UserError

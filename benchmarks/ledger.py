@@ -1,12 +1,14 @@
 """The ledger of all runs, results/ledger.csv, and what is made from it.
 
-    python benchmarks/ledger.py row RUN... [--append]   the rows of run folders; --append writes them into the ledger
+    python benchmarks/ledger.py row RUN... [--append]   the rows of run folders; --append writes them into the ledger,
+                                                        and the curves of those without a folder in results/
     python benchmarks/ledger.py table                   the table in results/README.md, between its markers
     python benchmarks/ledger.py image                   results/curves.png: our curves beside public ones
 
-A mean is that of the last 100 episodes of training. Curves are read from results/RUN/metrics.csv; of a run with other
-settings whose curve is not kept, the means of the ledger are drawn. Public curves: benchmarks/anchors.csv, means over
-the runs of https://github.com/michalnand/reinforcement_learning (RND, CNN, 128 environments, sticky actions).
+A mean is that of the last 100 episodes of training. Curves are read from results/RUN/metrics.csv or, of runs that have
+no folder there, from results/curves/RUN.csv; of a run whose curve is not kept, the means of the ledger are drawn.
+Public curves: benchmarks/anchors.csv, means over the runs of https://github.com/michalnand/reinforcement_learning (RND,
+CNN, 128 environments, sticky actions).
 """
 
 from __future__ import annotations
@@ -30,7 +32,8 @@ from rnd.config.recipes import RECIPES
 from rnd.foundation.errors import UserError
 from rnd.foundation.files import read_json, write_atomically
 from rnd.foundation.tables import csv_text
-from rnd.paper.experiments import SIX_GAMES, TABLE1
+from rnd.metrics.metrics import read_csv
+from rnd.paper.experiments import EFFICIENCY_ARMS, SIX_GAMES, TABLE1
 from rnd.report.figure import Line, Panel, Plot, ReferenceLine, draw
 from rnd.report.runs import Run, read_run
 
@@ -42,10 +45,27 @@ COLUMNS = (
     *("best", "rooms", "minutes", "mean_last", "notes"),
 )
 """best: highest return of an episode. mean_last: the mean where the run ends. What is not known is empty."""
+PUBLIC = {name: value for name, value in EFFICIENCY_ARMS["public"].items() if name != "bonus"}
+LONG = {"snd": RECIPES["snd"], "public": PUBLIC}
+"""Settings that are many, and further settings often change: they have a name in the table."""
 GAMES = {**SIX_GAMES, "freeway": "Freeway"}
+PAPERS = {"paper", "overlap", "bonus"}
+"""Settings of the paper's that are drawn together."""
 START, END = "<!-- ledger: begin -->", "<!-- ledger: end -->"
 POINTS = 300
-"""Rows that are drawn of a curve."""
+"""Rows that are drawn, or kept, of a curve."""
+KEPT = (
+    "frames",
+    "return_mean",
+    "return_best",
+    "rooms",
+    "length_mean",
+    "bonus_raw",
+    "bonus_share",
+    "entropy",
+    "approx_kl",
+)
+"""Columns of a curve in results/curves."""
 SHORT = 210e6
 """Frames of the panels that compare the beginnings."""
 PUBLIC = "public, CNN, mean of {} runs"
@@ -91,12 +111,30 @@ def command_of(words: list[str]) -> str:
     return " ".join(words[:at] + words[at + 2 :])
 
 
+def keep_curve(folder: Path, path: Path) -> None:
+    """Some rows and columns of a run's metrics, evenly spaced from the first to the last."""
+    run = read_run(folder)
+    columns = [name for name in KEPT if name in run.metrics]
+    rows = zip(*(run.metrics[name][spaced(run.iterations)] for name in columns), strict=True)
+    path.parent.mkdir(exist_ok=True)
+    write_atomically(path, csv_text(columns, [[f"{value:.9g}" for value in row] for row in rows]))
+
+
+def spaced(count: int) -> np.ndarray:
+    """The rows of so many that are drawn or kept."""
+    return np.unique(np.linspace(0, count - 1, min(POINTS, count)).round().astype(int))
+
+
 def recipe(config: Config) -> str:
-    """The name of a recipe, or what differs from the paper's run beside game, policy and length."""
+    """What differs from the paper's run beside game, policy and length: the name of a recipe, or settings, after the
+    name of the one that they change further."""
     differs = {k: v for k, v in changes(config, "experiment").items() if k not in ("env.id", "policy", "frames")}
-    named = [name for name, fields in RECIPES.items() if fields == differs]
-    values = {k: f"={v:.12g}" if isinstance(v, float) else f"={v}" if v is not True else "" for k, v in differs.items()}
-    return named[0] if named else ", ".join(k + v for k, v in values.items())
+    names = [name for name, fields in RECIPES.items() if fields == differs]
+    names = names or [name for name, fields in LONG.items() if fields.items() <= differs.items()]
+    named = LONG.get(names[0], differs) if names else {}
+    rest = {k: v for k, v in differs.items() if k not in named}
+    values = {k: f"={v:.12g}" if isinstance(v, float) else f"={v}" if v is not True else "" for k, v in rest.items()}
+    return ", ".join([*names[:1], *(k + v for k, v in values.items())])
 
 
 def mean_at(run: Run, frames: float) -> float:
@@ -156,7 +194,9 @@ def order(row: Row) -> tuple[int, float]:
 
 def method(row: Row) -> str:
     """The row of the paper's table 1 to compare with; "" for bonuses that it does not have."""
-    return "PPO" if "bonus=none" in row["recipe"] else "" if "bonus=" in row["recipe"] else "RND"
+    if "bonus=none" in row["recipe"]:
+        return "PPO"
+    return "" if "bonus=" in row["recipe"] or row["recipe"].split(", ")[0] == "snd" else "RND"
 
 
 def text(value: Any) -> str:
@@ -186,14 +226,18 @@ def write_table(page: Path, content: str) -> None:
 # --- the image -------------------------------------------------------------------------------------
 
 
+def curve_file(row: Row, results: Path) -> Path | None:
+    """Where the curve of a run is kept, if it is."""
+    files = results / row["run"] / "metrics.csv", results / "curves" / f"{row['run']}.csv"
+    return next((path for path in files if path.is_file()), None)
+
+
 def curve(row: Row, results: Path, last: float) -> Run | None:
     """The curve of a run until a frame, with few points; from the ledger alone where it is not kept."""
-    folder = results / row["run"]
-    if (folder / "metrics.csv").is_file():
-        run = read_run(folder)
-        count = int(np.searchsorted(run.metrics["frames"], last, side="right"))
-        chosen = np.unique(np.linspace(0, count - 1, min(POINTS, count)).round().astype(int))
-        return drawn({name: run.metrics[name][chosen] for name in ("frames", "return_mean")})
+    if path := curve_file(row, results):
+        metrics = {name: np.asarray(values) for name, values in read_csv(path).items()}
+        chosen = spaced(int(np.searchsorted(metrics["frames"], last, side="right")))
+        return drawn({name: metrics[name][chosen] for name in ("frames", "return_mean")})
     known = {1e6 * million: row[name] for million, name in zip(MILLIONS, MEANS, strict=True) if row[name]}
     known |= {float(row["frames"]): row["mean_last"]} if row["mean_last"] else {}
     points = sorted((frames, float(mean)) for frames, mean in known.items() if frames <= last)
@@ -219,8 +263,7 @@ def panel(game: str, title: str, rows: list[Row], results: Path, last: float) ->
     lines, references = [public(game, last)], dict[str, ReferenceLine]()
     for row in rows:
         run, name = curve(row, results, last), method(row)
-        label = f"{row['policy'].upper()}, {row['recipe']}, seed {row['seed']}"
-        lines.append(Line(label, (run,), 1) if run else None)
+        lines.append(Line(row["run"].removeprefix(f"{game}-"), (run,), 1) if run else None)
         if game in TABLE1.get(name, {}):
             value = TABLE1[name][game]
             references.setdefault(name, ReferenceLine(value, f"paper, GRU: {name} {value:,.0f}"))
@@ -229,17 +272,19 @@ def panel(game: str, title: str, rows: list[Row], results: Path, last: float) ->
 
 
 def panels(rows: list[Row], results: Path) -> list[Panel]:
-    """Montezuma's Revenge: the paper's settings, other settings, and the long runs. One panel for each other game.
-    Runs whose curve is not kept are among the other settings alone: a few points would mislead beside curves."""
+    """Montezuma's Revenge: the paper's settings, the recipe `snd`, other settings, and the long runs. One panel for
+    each other game. Runs whose curve is not kept are among the other settings alone: a few points would mislead beside
+    curves."""
     game = "montezuma"
     own = [row for row in rows if row["game"] == game]
-    papers = [row for row in own if row["recipe"] in ("paper", "overlap") or "bonus=" in row["recipe"]]
-    other = [row for row in own if row not in papers]
-    kept = [row for row in own if (results / row["run"] / "metrics.csv").is_file()]
-    paper = [row for row in papers if row in kept]
+    snd = [row for row in own if row["recipe"].split(", ")[0] == "snd"]
+    papers = [row for row in own if {word.split("=")[0] for word in row["recipe"].split(", ")} <= PAPERS]
+    other = [row for row in own if row not in papers and row not in snd]
+    kept = [row for row in own if curve_file(row, results)]
     long = [row for row in kept if int(row["frames"] or 0) > SHORT]
     made = [
-        panel(game, f"{GAMES[game]}, the paper's settings", paper, results, SHORT),
+        panel(game, f"{GAMES[game]}, the paper's settings", [row for row in papers if row in kept], results, SHORT),
+        panel(game, f"{GAMES[game]}, the recipe snd", snd, results, SHORT),
         panel(game, f"{GAMES[game]}, other settings", other, results, SHORT),
         panel(game, f"{GAMES[game]}, long runs", long, results, math.inf),
     ]
@@ -274,6 +319,9 @@ def main() -> int:
             print(csv_text(COLUMNS, [[row[name] for name in COLUMNS] for row in rows]), end="")
             if options.append:
                 append(ledger, rows)
+                for path, row in zip(options.runs, rows, strict=True):
+                    if not (options.results / row["run"]).is_dir():
+                        keep_curve(path, options.results / "curves" / f"{row['run']}.csv")
         elif options.what == "table":
             write_table(options.results / "README.md", table(read_ledger(ledger), options.results))
         else:

@@ -70,6 +70,11 @@ def test_recipes_have_names_and_other_settings_are_listed(ledger):
     assert ledger.recipe(paper) == ledger.recipe(replace(paper, policy="gru", frames=1)) == "paper"
     assert ledger.recipe(with_recipe(paper, "efficient")) == "efficient"
     assert ledger.recipe(replace(paper, bonus_half_life=2.0**20, int_coef=4.0)) == "int_coef=4, bonus_half_life=1048576"
+    snd = with_recipe(paper, "snd")
+    assert ledger.recipe(snd) == "snd"
+    assert ledger.recipe(replace(snd, episodic_int=True)) == "snd, episodic_int"
+    assert ledger.recipe(replace(snd, bonus="rnd", overlap=True)) == "public, overlap"
+    assert ledger.recipe(replace(snd, bonus="drnd")) == "public, bonus=drnd"
 
 
 def test_rows_are_added_or_replaced(ledger, run, monkeypatch):
@@ -96,14 +101,28 @@ def test_the_table_stands_between_its_markers(ledger, run):
 
 
 def test_the_paper_is_compared_with_its_own_methods(ledger):
-    found = [ledger.method({"recipe": recipe}) for recipe in ("paper", "bonus=none, overlap", "bonus=snd-v")]
-    assert found == ["RND", "PPO", ""]
+    recipes = "paper", "bonus=none, overlap", "bonus=snd-v", "snd, overlap"
+    assert [ledger.method({"recipe": recipe}) for recipe in recipes] == ["RND", "PPO", "", ""]
+
+
+def test_the_curve_of_a_run_without_a_folder_is_kept(ledger, run, monkeypatch):
+    results = run.parent / "results"
+    results.mkdir()
+    monkeypatch.chdir(run.parent)
+    monkeypatch.setattr("sys.argv", ["ledger.py", "row", str(run), "--append", "--name", "other"])
+    assert ledger.main() == 0
+    (row,) = ledger.read_ledger(results / "ledger.csv")
+    kept = ledger.curve(row, results, 1e9)
+    assert kept.metrics["frames"].tolist() == [i * 10e6 for i in range(1, 16)]
+    assert kept.metrics["return_mean"].tolist() == [i * 10 for i in range(1, 16)]
+    panels = {panel.title: panel for panel in ledger.panels([row | {"game": "montezuma"}], results)}
+    assert [len(panel.lines) for panel in panels.values()] == [1, 1, 2, 1]  # beside the public mean
 
 
 def test_our_curves_stand_beside_public_ones(ledger, run, tmp_path):
     panel = ledger.panel("venture", "Venture", [ledger.row_of(run)], run.parent, 120e6)
     public, own = panel.lines
-    assert public.label == "public, CNN, mean of 3 runs" and own.label == "CNN, minibatches=16, overlap, seed 5"
+    assert public.label == "public, CNN, mean of 3 runs" and own.label == "x"
     assert own.runs[0].metrics["frames"].max() == 120e6 >= public.runs[0].metrics["frames"].max()
     assert [line.label for line in panel.references] == ["paper, GRU: RND 1,859"]
     row = ledger.row_of(run)

@@ -251,5 +251,5 @@ def test_every_bonus_learns_from_shuffled_minibatches(bonus):
 
 
 def test_a_policy_with_memory_is_not_shuffled():
-    with pytest.raises(UserError, match="--shuffle is for policies without memory, and gru has one"):
+    with pytest.raises(UserError, match="--shuffle is for policies without memory, and gru has one; add --no-shuffle"):
         trainer_of(replace(tiny(shuffle=True), policy="gru", policy_options=PolicyOptions()))

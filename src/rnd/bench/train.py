@@ -53,7 +53,7 @@ class Options(BenchOptions):
     policy: str = "cnn"
     """Policy network: cnn or gru."""
     recipe: str = "paper"
-    """Settings: paper, or efficient (docs/recipe.md)."""
+    """Settings: paper, efficient or snd (docs/recipe.md)."""
     minibatches: PositiveInt | None = None
     """Minibatches per epoch; default: those of the recipe."""
     backend: Literal["auto", "native", "ale"] = "auto"

@@ -33,7 +33,8 @@ class StartFlags(Config):
     trust: bool = False
     """With --config: run the code that it names (module:attribute), though you have not trained with it."""
     recipe: str = "paper"
-    """Settings for Atari: paper, or efficient, which earns more per frame (docs/recipe.md). Flags replace them."""
+    """Settings for Atari: paper; or efficient, which earns more per frame; or snd, which has the highest score so far,
+    in one run of four (docs/recipe.md). Flags replace them."""
 
 
 @dataclass(frozen=True)
@@ -91,7 +92,8 @@ def read_flags(cls: type[F], arguments: list[str], prog: str, description: str) 
     else:
         game = positional(flags_of(resolve(Config(**chosen)), cls), arguments) or DEFAULT_JOB
         reads: Any = value_of("env.reads", arguments) or "all"
-        start = with_recipe(starting_config(game, chosen, reads), value_of("recipe", arguments) or "paper")
+        recipe = value_of("recipe", arguments) or "paper"
+        start = resolve(with_recipe(starting_config(game, chosen, reads), recipe, chosen))
     shown = f"{description} Those shown are of {file or game}."
     flags = parse(cls, arguments, prog=prog, description=shown, default=flags_of(start, cls))
     config = Config(**{field.name: getattr(flags, field.name) for field in dataclasses.fields(Config)})

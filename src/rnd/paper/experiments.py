@@ -13,6 +13,7 @@ from typing import Any
 
 from rnd.config import Config
 from rnd.config.presets import ATARI_GAMES, atari, preset
+from rnd.config.recipes import RECIPES
 from rnd.envs.factories import kind_of
 from rnd.report.figure import ReferenceLine
 
@@ -192,10 +193,8 @@ def bonuses(game: str = "montezuma", frames: int | None = None) -> Experiment:
     return Experiment("bonuses", title, arms, seeds=5, measures=measures, iqm=True)
 
 
-PUBLIC: dict[str, Any] = {
-    **{"minibatches": 32, "shuffle": True, "max_grad_norm": 0.5},
-    **{"bonus_scale": 1.0, "max_bonus": 1.0, "gamma_ext": 0.998},
-}
+SND = RECIPES["snd"]
+PUBLIC = SND | {"bonus": "rnd"}
 """What a public program does otherwise, as far as there are flags (docs/recipe.md)."""
 EFFICIENCY_ARMS: dict[str, dict[str, Any]] = {
     "paper": {},
@@ -221,9 +220,14 @@ EFFICIENCY_ARMS: dict[str, dict[str, Any]] = {
     "1024-envs-32": {"minibatches": 32, "envs": 1024},
     "1024-envs-128": {"minibatches": 128, "envs": 1024},
     "public": PUBLIC,
-    "public-episodic-int": {**PUBLIC, "episodic_int": True},
+    "public-episodic-int": PUBLIC | {"episodic_int": True},
+    "public-scale-4": PUBLIC | {"bonus_scale": 4.0},
+    "snd": SND,
+    "snd-scale-2": SND | {"bonus_scale": 2.0},
+    "snd-scale-4": SND | {"bonus_scale": 4.0},
+    "snd-16": SND | {"minibatches": 16},
 }
-"""Arms of `efficiency`: each differs in one thing from `minibatches-16`, the best so far, but for the last two."""
+"""Arms of `efficiency`: each differs in one thing from `minibatches-16`, from `public` or from `snd`."""
 
 
 def efficiency(frames: int | None = None) -> Experiment:

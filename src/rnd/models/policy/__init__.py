@@ -21,7 +21,7 @@ def make_policy(config: Config, spec: EnvSpec) -> Policy:
         raise UserError(f"{shown}, which --policy {config.policy} cannot read; nearest: --policy {fits}")
     policy: Policy = cls(spec.observation, spec.action, POLICIES.options(config.policy, config.policy_options))
     if config.shuffle and policy.hidden_size:
-        raise UserError(f"--shuffle is for policies without memory, and {config.policy} has one; leave it out")
+        raise UserError(f"--shuffle is for policies without memory, and {config.policy} has one; add --no-shuffle")
     if not config.normalize_obs:
         return policy
     if not spec.observation.vector_size:

@@ -22,7 +22,7 @@ from rnd.checkpoint.export import read_tensors, write_tensors
 from rnd.envs.factories import gym_factory
 from rnd.envs.spaces import ObservationEncoder, space_from_dict, space_to_dict
 from rnd.foundation.errors import UserError
-from rnd.plugins import bonus as module
+from rnd.plugins.bonus_file import CARD, FORMAT
 
 SMALL = {"features": 8, "hidden": 8, "device": "cpu"}
 SPACES = {
@@ -327,7 +327,7 @@ def test_dynamics_needs_s_t_and_a_t():
 
 
 def test_forgotten_updates_are_noticed_before_the_memory_is_full(monkeypatch):
-    monkeypatch.setattr(module, "MAX_PENDING", 1000)
+    monkeypatch.setattr("rnd.plugins.bonus.MAX_PENDING", 1000)
     bonus = rnd.Bonus("rnd", SPACES["vector"], **SMALL)
     with pytest.raises(UserError, match=r"call bonus.update\(\) after each rollout"):
         for _ in range(200):
@@ -391,13 +391,13 @@ def test_a_small_file_that_announces_much_is_refused(name, what, tmp_path, monke
     """Before anything of that size is made."""
     way, value = HUGE[what]
     rnd.Bonus(name, SPACES["vector"], minibatches=1, **SMALL).save(tmp_path / "bonus")
-    card, saved = read_tensors(tmp_path / "bonus", module.CARD, "", module.FORMAT)
+    card, saved = read_tensors(tmp_path / "bonus", CARD, "", FORMAT)
     inner = card
     for key in way[:-1]:
         inner = inner[key]
     inner[way[-1]] = value
-    write_tensors(tmp_path / "bonus", saved, module.CARD, card)
-    monkeypatch.setattr(module.Bonus, "_build", lambda *_, **__: pytest.fail("it is built"))
+    write_tensors(tmp_path / "bonus", saved, CARD, card)
+    monkeypatch.setattr(rnd.Bonus, "_build", lambda *_, **__: pytest.fail("it is built"))
     with pytest.raises(
         UserError, match=r"of 1 environments instead of 2147483647|observations have [\d,]{11,} numbers"
     ):

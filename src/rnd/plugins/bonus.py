@@ -16,12 +16,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from rnd.bonus import make_bonus
-from rnd.checkpoint import trust
-from rnd.checkpoint.checkpoint import pack, unpack
-from rnd.checkpoint.export import read_tensors, write_tensors
 from rnd.checkpoint.metadata import shape_mismatch
 from rnd.config import BonusOptions, Config, EnvConfig, open_options
 from rnd.config.components import BONUSES
@@ -29,17 +25,16 @@ from rnd.data.normalize import ReturnScaler
 from rnd.device.devices import find_device
 from rnd.device.generators import draw_seed
 from rnd.device.graphs import channels_last
-from rnd.envs.spaces import as_array, as_tensor, like, space_from_dict, space_to_dict
+from rnd.envs.spaces import as_array, as_tensor, like
 from rnd.foundation.errors import UserError
-from rnd.foundation.files import read_errors
+from rnd.plugins.bonus_file import SavedBonus, read_bonus, write_bonus
 from rnd.plugins.defaults import bonus_arguments, starting_config
 from rnd.plugins.episodes import EpisodeFeatures, EpisodeMemory
-from rnd.plugins.guards import anywhere, check_sizes
+from rnd.plugins.guards import anywhere
 from rnd.plugins.steps import StepEncoder, Steps, joined
 from rnd.training.adam import Adam, Group
 from rnd.training.ppo import NonFiniteLossError
 
-FORMAT, CARD = 1, "rnd.bonus"
 MAX_PENDING = 2**31
 """Bytes of observations that may wait for an update."""
 
@@ -382,17 +377,8 @@ class Bonus:
 
     def save(self, path: str | Path) -> None:
         """Write everything to one safetensors file, atomically."""
-        tensors: dict[str, Tensor] = {}
-        metadata = {
-            "format": FORMAT,
-            "config": self.config.to_dict(),
-            "update_every": self.update_every,
-            "notes": self.notes,
-            "observation_space": pack(space_to_dict(self.observation_space), "observation_space", tensors),
-            "action_space": pack(space_to_dict(self.action_space), "action_space", tensors),
-            "state": pack(self.state_dict(), "state", tensors),
-        }
-        write_tensors(Path(path), tensors, CARD, metadata)
+        spaces = self.observation_space, self.action_space
+        write_bonus(Path(path), SavedBonus(self.config, *spaces, self.update_every, self.notes, self.state_dict()))
 
     @classmethod
     def load(cls, path: str | Path, device: str = "auto", num_envs: int | None = None, trusted: bool = False) -> Bonus:
@@ -404,20 +390,10 @@ class Bonus:
         - `trusted`: code that it names (`module:Class`) may be imported.
         """
         path = Path(path)
-        with read_errors(path, "a bonus saved by rnd"):
-            card, tensors = read_tensors(path, CARD, "a bonus saved by rnd", FORMAT)
-            plain_config, state = card["config"], unpack(card["state"], tensors)
-            # those of rnd 0.2 and before have read the first image alone
-            config = Config.from_dict(plain_config | {"env": {"reads": "image"} | plain_config["env"]})
-            trust.check(dataclasses.replace(config, env=EnvConfig()), path, trusted)
-            plain = {name: unpack(card[name], tensors) for name in ("observation_space", "action_space")}
-            check_sizes(config, state, plain["observation_space"])
-            spaces = {name: space_from_dict(data) for name, data in plain.items()}
-            env = dataclasses.replace(config.env, num_envs=num_envs or config.env.num_envs)
-            fewer = math.gcd(env.num_envs, config.minibatches)
-            config = dataclasses.replace(config, env=env, minibatches=fewer, device=device)
+        with read_bonus(path, num_envs, trusted) as saved:
             bonus = cls.__new__(cls)
-            bonus._build(config, **spaces, update_every=card["update_every"], saved=state["module"])
-            bonus.load_state_dict(state)
-            bonus.notes = dict(card["notes"])
+            config, spaces = dataclasses.replace(saved.config, device=device), saved[1:3]
+            bonus._build(config, *spaces, saved.update_every, saved=saved.state["module"])
+            bonus.load_state_dict(saved.state)
+            bonus.notes = saved.notes
         return bonus

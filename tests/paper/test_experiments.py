@@ -198,6 +198,7 @@ def test_the_arms_of_efficiency_differ_in_one_thing_from_one_that_is_compared():
     """From 16 minibatches, from `public` or from `snd`; but for minibatches and environments, and a few that need a
     second flag for the one thing."""
     needed = {"16-overlap-refresh": 2, "16-half-life-int-0.3": 2, "16-raw-clipped": 2, "16-snd-v-raw-clipped": 3}
+    needed |= {"snd-half-life-int-0.3": 4}
     found = {name: config.flat() for name, config in arms("efficiency").items()}
     bases = {name: found.pop(name) for name in ("minibatches-16", "public", "snd")}
     for name, config in found.items():

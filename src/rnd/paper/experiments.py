@@ -226,6 +226,8 @@ EFFICIENCY_ARMS: dict[str, dict[str, Any]] = {
     "snd-scale-2": SND | {"bonus_scale": 2.0},
     "snd-scale-4": SND | {"bonus_scale": 4.0},
     "snd-16": SND | {"minibatches": 16},
+    "snd-half-life-int-0.3": SND
+    | {"bonus_scale": None, "max_bonus": None, "bonus_half_life": 2.0**20, "int_coef": 0.3},
 }
 """Arms of `efficiency`: each differs in one thing from `minibatches-16`, from `public` or from `snd`."""
 

@@ -33,6 +33,8 @@ EXCLUDED = {
 """Commands that are parsed and not run, and why."""
 SMALLER = {
     "rnd train montezuma": "--env.num-envs 4 --frames 10000",
+    "rnd train montezuma --recipe efficient": "--env.num-envs 32 --frames 20000",
+    "rnd train montezuma --recipe snd": "--env.num-envs 32 --frames 20000",
     "rnd train venture --policy gru": "--env.num-envs 4 --frames 10000",
     "rnd train ALE/Hero-v5 --bonus none": "--env.num-envs 4 --frames 10000",
     "rnd paper figure7 --jobs 4": "--scale 0.000001 --only venture-none",

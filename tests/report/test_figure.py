@@ -152,3 +152,10 @@ def test_the_same_runs_give_the_same_file(tmp_path):
     first, second = (draw(plot([line()]), tmp_path / name) for name in "ab")
     for a, b in zip(first, second, strict=True):
         assert a.read_bytes() == b.read_bytes()
+
+
+def test_the_text_below_a_plot_says_what_a_curve_is():
+    one, several = Line("a", (), 1), Line("b", (), 3)
+    assert figures.statistic_of([one, one], iqm=False) == "one run per line"
+    assert figures.statistic_of([one, several], iqm=False) == "mean over seeds, standard error"
+    assert "interquartile" in figures.statistic_of([several], iqm=True)

@@ -115,6 +115,13 @@ def remarks(line: Line, x: str) -> list[str]:
     return found
 
 
+def statistic_of(lines: Iterable[Line], iqm: bool) -> str:
+    """What a curve of the plot is, and its band."""
+    if all(line.seeds == 1 for line in lines):
+        return "one run per line"
+    return "interquartile mean over seeds, 95% bootstrap interval" if iqm else "mean over seeds, standard error"
+
+
 def footer(statistic: str, scaled: str | None, lines: Iterable[Line], width: int, x: str = "frames") -> str:
     """The text under a plot: what is drawn, the sizes of a scaled experiment, and what is missing."""
     notes, lines = [f"scaled: {scaled}; not the paper's experiment"] if scaled else [], [*lines]
@@ -175,9 +182,8 @@ def _figure(plot: Plot, curves: list[list[Curve]], iqm: bool) -> Any:
     for ax in axes[len(plot.panels) :]:
         ax.set_visible(False)
     figure.suptitle(plot.title, fontsize=12, fontweight="bold")
-    statistic = "interquartile mean over seeds, 95% bootstrap interval" if iqm else "mean over seeds, standard error"
     lines = [line for panel in plot.panels for line in panel.lines]
-    figure.supxlabel(footer(statistic, plot.scaled, lines, 70 * columns, plot.x), fontsize=7.5, color="#555555")
+    figure.supxlabel(footer(statistic_of(lines, iqm), plot.scaled, lines, 70 * columns, plot.x), fontsize=7.5, color="#555555")
     if plot.scaled:
         figure.text(0.5, 0.52, "SCALED", fontsize=64, alpha=0.07, ha="center", va="center", rotation=20)
     return figure

@@ -157,6 +157,19 @@ def test_the_table_of_seeds(tmp_path):
     assert lines[4] == "mean 0.625 (95%: 0.500 to 0.750) 50% (95%: 25% to 75%)"
 
 
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["CartPole-v1", "--env.sticky", "0.5"], "--env.sticky would change nothing: CartPole-v1 is no Atari game"),
+        (["rnd/DeepSea-4", "--env.max_episode_frames=5"], "--env.max-episode-frames would change nothing"),
+        (["rnd/DeepSea-4", "--env.workers", "2"], "rnd/DeepSea-4 has no worker processes; leave it out"),
+    ],
+)
+def test_flags_that_would_change_nothing_are_refused(arguments, message):
+    with pytest.raises(UserError, match=message):
+        cli.dispatch(["train", *arguments])
+
+
 def test_a_recipe_changes_the_games_settings_and_flags_replace_those(started, tmp_path):
     game = ["train", "montezuma", "--recipe", "efficient"]
     cli.dispatch(game)

@@ -210,7 +210,7 @@ def value_of(name: str, arguments: list[str]) -> str | None:
     found = None
     for argument, following in itertools.zip_longest(arguments, arguments[1:]):
         flag, equals, value = argument.partition("=")
-        if flag == f"--{name}":
+        if flag.replace("_", "-") == f"--{name}":
             found = value if equals else following
     return found
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 from contextlib import closing
 from dataclasses import replace
 
+import gymnasium
 import numpy as np
 import pytest
 import torch
 from bonus_cases import OBSERVATIONS, VECTOR, everything, started, transitions
+from gymnasium import spaces
 
 from rnd import envs
 from rnd.bonus.drnd import drnd_bonus, random_groups
@@ -228,6 +230,43 @@ def test_visits_are_forgotten_after_the_memorys_length():
     no = torch.zeros(3, 1, dtype=torch.bool)
     assert visits.update(states, no).all()
     assert visits.update(states[[3, 1, 0, 2]], no).flatten().tolist() == [False, True, False]
+
+
+def test_as_many_steps_are_remembered_however_they_come():
+    """A rollout begins with the observation with which the one before ended."""
+    for steps in (1, 2, 5):
+        visits = EpisodeVisits(1, 10, torch.device("cpu"))
+        states = torch.cat([torch.arange(11.0), torch.tensor([1.0, 2.0, 20, 3.0])])[:, None, None]
+        parts = [states[t : t + steps + 1] for t in range(0, len(states) - 1, steps)]
+        found = [visits.update(part, torch.zeros(len(part) - 1, 1, dtype=torch.bool)) for part in parts]
+        # 1 and 2 are ten steps back when they come again
+        assert torch.cat(found).flatten().tolist()[:12] == [True] * 10 + [False] * 2, steps
+
+
+class Ring(gymnasium.Env):
+    """Five steps around three places, so that places come back within an episode and in the next."""
+
+    observation_space, action_space = spaces.Box(0, 2, (1,)), spaces.Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.steps = 0
+        return np.zeros(1, np.float32), {}
+
+    def step(self, action):
+        self.steps += 1
+        return np.full(1, self.steps % 3, np.float32), 0.0, self.steps == 5, False, {}
+
+
+def test_first_visits_of_a_rollout_end_with_the_episode():
+    config = config_of("noveld", "test_after_the_paper:Ring")
+    with closing(envs.make(config)) as env:
+        trainer = Trainer(config, env)
+        trainer.start()
+        rollouts = [trainer.collector.collect(last=i == 3).clone() for i in range(4)]
+    seen = torch.cat([rollout.transitions.first_visit for rollout in rollouts])
+    once = [True, True, False, False, True]  # places 1, 2, 0, 1, and 0 of the next episode
+    assert seen.T.tolist() == [[once[t % 5] for t in range(32)]] * 4
 
 
 def config_of(name, env_id="rnd/DeepSea-4", **changes):

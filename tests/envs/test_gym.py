@@ -210,6 +210,50 @@ def test_other_actions_are_refused(space, message):
         ActionTranslator(space, "test")
 
 
+@pytest.mark.parametrize("name", ["reward", "terminated", "truncated"])
+@pytest.mark.parametrize("shape", [(), (2, 1), (3,)])
+def test_so_is_anything_but_one_number_per_copy(name, shape, monkeypatch):
+    """One number for all would be given to each."""
+
+    class Misshapen(WrongVector):
+        def step(self, actions):
+            obs, reward, terminated, truncated, info = super().step(actions)
+            parts = {"reward": reward, "terminated": terminated, "truncated": truncated}
+            parts[name] = np.zeros(shape, parts[name].dtype)
+            return obs, *parts.values(), info
+
+    monkeypatch.setitem(globals(), "wrong", lambda: Misshapen(UNIT, np.zeros((2, 4), np.float32)))
+    with closing(envs.make(config("test_gym:wrong", 2))) as env:
+        env.reset()
+        with pytest.raises(RunError, match=rf"returned {name} of the shape {re.escape(str(shape))} instead of \(2,\)"):
+            env.step(np.zeros(2, int))
+
+
+class Both(gymnasium.Env):
+    """Ends by itself in the step in which its time is over."""
+
+    observation_space, action_space = spaces.Box(0, 9, (1,)), spaces.Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        return np.zeros(1, np.float32), {}
+
+    def step(self, action):
+        return np.ones(1, np.float32), 1.0, True, True, {}
+
+
+def both(num_envs):
+    return SyncVectorEnv([Both] * num_envs, autoreset_mode=AutoresetMode.SAME_STEP)
+
+
+@pytest.mark.parametrize("factory", ["Both", "both"])
+def test_an_end_at_the_time_limit_is_an_end(factory):
+    """No value continues there."""
+    with closing(envs.make(config(f"test_gym:{factory}", 2))) as env:
+        env.reset()
+        step = env.step(np.zeros(2, int))
+        assert step.done.all() and not step.info.truncated.any()
+
+
 class Walk(gymnasium.Env):
     """Counts its steps; terminates at LIMIT when the last action was 1, is truncated at LIMIT otherwise."""
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import os
 import pty
+import subprocess
 import sys
 
 import pytest
 import safetensors.torch
 from fault_helpers import resume, rnd, small, start
 
+from rnd.checkpoint import trust
 from rnd.checkpoint.checkpoint import MANIFEST, STATE, sha256, signature
 from rnd.checkpoint.export import export_agent, load_agent
 from rnd.foundation.errors import UserError
@@ -79,10 +81,44 @@ def test_a_strangers_code_is_not_imported(field, inner, name, broken, strange):
 def test_ones_own_run_is_resumed_without_a_question(strange, tmp_path):
     """Also by a job that has no terminal; and a stranger's run that names the same code, which is one's own."""
     path = start(small("strange:make"), tmp_path)
-    assert strange.exists() and (tmp_path / "state" / "rnd" / "trusted").read_text() == "strange:make\n"
+    remembered = f"strange:make\t{tmp_path / 'strange.py'}\n"
+    assert strange.exists() and (tmp_path / "state" / "rnd" / "trusted").read_text() == remembered
     resume(path, 5)
     start(small("strange:make"), tmp_path, "again")
-    assert (tmp_path / "state" / "rnd" / "trusted").read_text() == "strange:make\n"
+    assert (tmp_path / "state" / "rnd" / "trusted").read_text() == remembered
+
+
+def test_a_file_of_the_same_name_elsewhere_is_another(strange, tmp_path, monkeypatch):
+    """A stranger's folder brings a module that has the name of one's own."""
+    path = start(small("strange:make"), tmp_path)
+    sys.modules.pop("strange")
+    strange.unlink()
+    theirs = tmp_path / "theirs"
+    theirs.mkdir()
+    (theirs / "strange.py").write_text(STRANGE)
+    done = subprocess.run(
+        [sys.executable, "-m", "rnd", "evaluate", str(path), "--episodes", "1"],
+        cwd=theirs,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 2 and "names code that you have not trained with: strange:make" in done.stderr
+    assert not (theirs / "imported").exists()
+    assert trust.known("strange:make")
+    (tmp_path / "empty").mkdir()
+    monkeypatch.chdir(tmp_path / "empty")
+    monkeypatch.setattr(sys, "path", [place for place in sys.path if not place.startswith(str(tmp_path.parent))])
+    assert trust.known("strange:make")  # there is nothing to run: the import says so
+
+
+def test_packages_are_found_without_importing_them(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "outer_package").mkdir()
+    assert trust.file_of("outer_package.inner:make") == str(tmp_path / "outer_package")
+    (tmp_path / "outer_package" / "__init__.py").write_text("raise SystemExit")
+    assert trust.file_of("outer_package.inner:make") == str(tmp_path / "outer_package" / "__init__.py")
+    assert trust.file_of("no_such_package:make") == ""
 
 
 def test_trust_runs_it_once_and_remembers_nothing(strange, tmp_path, monkeypatch):
@@ -112,8 +148,6 @@ def test_in_a_terminal_there_is_a_question(answer, strange, tmp_path):
     ours, theirs = pty.openpty()
     env = os.environ | {"XDG_STATE_HOME": str(tmp_path / "elsewhere")}
     command = [sys.executable, "-m", "rnd", "resume", str(path), "--frames", str(5 * 32)]
-    import subprocess
-
     source = os.pathsep.join(map(os.path.abspath, sys.path))
     program = subprocess.Popen(
         command, cwd=tmp_path, env=env | {"PYTHONPATH": source}, stdin=theirs, stdout=subprocess.PIPE, stderr=theirs

@@ -175,6 +175,20 @@ def test_steps_that_are_no_transitions_count_for_nothing():
         torch.testing.assert_close(masked.module.state_dict()[name], value)
 
 
+def test_nothing_is_learned_from_a_step_that_is_no_transition():
+    """Where it is one environment's alone."""
+    space, valid = SPACES["vector"], np.array([[True, True], [True, False], [True, True]])
+    one, other = (rnd.Bonus("rnd", space, num_envs=2, keep=1.0, **SMALL) for _ in range(2))
+    obs = batch(space, 3, 2)
+    changed = obs.copy()
+    changed[1, 1] = -obs[1, 1]
+    for bonus, seen in ((one, obs), (other, changed)):
+        bonus.observe(seen, valid=valid)
+        bonus.update()
+    for name, value in one.module.state_dict().items():
+        assert torch.equal(other.module.state_dict()[name], value), name
+
+
 def test_one_masked_environment_leaves_the_sum_of_that_environment():
     bonus = rnd.Bonus("rnd", SPACES["vector"], num_envs=2, **SMALL)
     bonus.observe(batch(SPACES["vector"], 3, 2))

@@ -189,6 +189,17 @@ def test_a_frozen_bonus_knows_its_episodes_and_forgets_them_afterwards():
     assert [reward != 0 for reward in observe_all(bonus, [6, 7, 5], [False] * 2)] == [True, False]
 
 
+def test_a_frozen_bonus_that_loads_a_state_goes_on_with_its_episodes():
+    plain, frozen = noveld(), noveld()
+    observe_all(plain, [4, 5, 6], [False, False])
+    frozen.freeze()
+    frozen.load_state_dict(plain.state_dict())
+    for bonus in (plain, frozen):
+        observe_all(bonus, [6, 7, 8], [False, False])
+    assert not frozen.frozen
+    assert all(torch.equal(x, plain.state_dict()["episodes"][n]) for n, x in frozen.state_dict()["episodes"].items())
+
+
 def test_the_end_of_an_episode_is_asked_for():
     with pytest.raises(UserError, match=r"give it done=terminated \| truncated"):
         noveld().observe(np.array([1]), np.array([0]))

@@ -17,6 +17,7 @@ from helpers import quiet
 from rnd import run
 from rnd.checkpoint.export import export_agent, load_agent
 from rnd.config import BonusOptions
+from rnd.config.components import resolve
 from rnd.config.presets import preset, small
 from rnd.data.transitions import Transitions
 from rnd.foundation.errors import UserError
@@ -166,7 +167,8 @@ def rows_of_watch(tmp_path, env_id, *, frames=512, **changes):
     options = BonusOptions(features=8, hidden=16, keep=1.0, random_steps=16)
     env = replace(config.env, num_envs=4)
     config = replace(config, env=env, bonus_options=options, rollout_steps=64, frames=frames, writers="none")
-    path = run.start(replace(config, out=str(tmp_path / "runs"), name="agent", **changes), quiet()).path
+    config = resolve(replace(config, **changes))
+    path = run.start(replace(config, out=str(tmp_path / "runs"), name="agent"), quiet()).path
     written = watch(path, WatchOptions(seed=1), quiet())
     return table(written[3]), frames_of(written[0]), episode(load_agent(path, "cpu"), 1, 0)
 
@@ -196,6 +198,17 @@ class Corridor(gymnasium.Env):
 
     def render(self):
         return np.full((8, 8, 3), 80 * self.place, np.uint8)
+
+
+class Around(Corridor):  # five steps around three places
+    def reset(self, *, seed=None, options=None):
+        self.steps = 0
+        return super().reset(seed=seed)
+
+    def step(self, action):
+        self.steps += 1
+        self.place = self.steps % 3
+        return self.see(), 0.0, self.steps == 5, False, {}
 
 
 def vector(num_envs):
@@ -230,6 +243,25 @@ def test_a_run_of_a_users_function_shows_the_success_of_its_last_step(tmp_path, 
     last = torch.eye(4)[None, [3]]
     ending = Transitions(torch.cat([torch.eye(4)[None, [2]], last]), torch.zeros(2, 1), torch.zeros(1, 1).long(), 1)
     assert float(rows[-1]["bonus"]) == pytest.approx(float(agent.bonus.score(ending)), rel=1e-5)
+
+
+def test_the_bonus_remembers_the_episode(tmp_path, corridor):
+    """Places that were seen before in the episode are no news for NovelD, and E3B's ellipse grows."""
+    corridor = corridor.replace("Corridor", "Around")
+    played = rows_of_watch(tmp_path / "a", corridor, policy="mlp", bonus="noveld")[2]
+    assert (played.bonus[:2] > 0).all() and (played.bonus[2:] == 0).all()  # places 1 and 2, then 0, 1, 2 once more
+    options = replace(BonusOptions(features=4, hidden=16, keep=1.0, random_steps=16))
+    played = rows_of_watch(tmp_path / "b", corridor, policy="mlp", bonus="e3b", bonus_options=options)[2]
+    agent = load_agent(tmp_path / "b" / "runs" / "agent", "cpu")
+    states = torch.eye(4)[[0, 1, 2, 0, 1, 2]]
+    moves = Transitions(states[:, None], torch.zeros(6, 1), torch.zeros(5, 1).long(), 1)
+    first = replace(moves, frames=states[[0, 0], None], actions=moves.actions[:1])
+    features = torch.cat([agent.bonus.embed(each)[:, 0] for each in (first, moves)]).double().numpy()
+    ellipse = 0.1 * np.eye(4)
+    for number, phi in enumerate(features):
+        if number:
+            assert played.bonus[number - 1] == pytest.approx(phi @ np.linalg.solve(ellipse, phi), rel=1e-4)
+        ellipse += np.outer(phi, phi)
 
 
 def test_a_vector_environment_that_resets_one_step_later_ends_with_its_last_transition(tmp_path, corridor):

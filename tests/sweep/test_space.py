@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from rnd import cli
+from rnd.api import starting_config
 from rnd.config import Config
 from rnd.config.components import resolve
 from rnd.config.presets import preset
@@ -54,6 +55,16 @@ def test_another_bonus_gets_its_own_options():
     assert config.flat()["bonus_options.memory"] == 4500
     other = with_values(config, {"bonus": "count", "bonus_options.features": 32})
     assert other == resolve(replace(SMALL, bonus="count", bonus_options=replace(SMALL.bonus_options, features=32)))
+
+
+def test_another_bonus_is_judged_with_what_it_brings():
+    """As `--bonus e3b`; and without it again."""
+    start = starting_config("CartPole-v1", {})
+    for name in ("e3b", "rnd"):
+        other = with_values(start, {"bonus": name})
+        assert other == starting_config("CartPole-v1", {"bonus": name})
+        assert with_values(other, {"bonus": start.bonus}) == start
+    assert with_values(start, {"bonus": "e3b", "episodic_int": False}).episodic_int is False
 
 
 @pytest.mark.parametrize(

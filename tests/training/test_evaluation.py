@@ -20,7 +20,7 @@ from rnd.foundation.text import significant
 from rnd.models.policy.mlp import WidthOptions
 from rnd.report.play import episode
 from rnd.training import evaluation
-from rnd.training.evaluation import evaluate
+from rnd.training.evaluation import Evaluation, evaluate
 
 
 def trained(folder, env_id="CartPole-v1", policy="mlp", **changes):
@@ -54,6 +54,40 @@ def test_the_episodes_are_those_of_watch_however_many_are_played_at_once(cartpol
     assert found.returns == [one.score for one in watched]
     assert found.lengths == [len(one.steps) for one in watched]
     assert len(set(found.lengths)) > 1
+
+
+FACTORY = """
+import gymnasium
+
+def make():
+    return gymnasium.make("CartPole-v1")
+
+def vector(num_envs):
+    return gymnasium.make_vec("CartPole-v1", num_envs, vectorization_mode="sync")
+"""
+
+
+@pytest.mark.parametrize("name", ["make", "vector"])
+def test_episodes_of_ones_own_environment_are_those_of_watch(name, tmp_path, monkeypatch):
+    (tmp_path / "own_cartpole.py").write_text(FACTORY)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    agent = load_agent(trained(tmp_path, f"own_cartpole:{name}"))
+    found = evaluate(agent, 5, seed=3)
+    assert found.lengths == [len(episode(agent, 3, number).steps) for number in range(5)]
+    assert len(set(found.lengths)) > 1
+    greedy = evaluate(agent, 5, seed=3, greedy=True)
+    assert greedy.lengths == [len(episode(agent, 3, number, greedy=True).steps) for number in range(5)]
+    assert greedy.lengths != found.lengths
+
+
+def test_rooms_of_later_levels_are_the_same_rooms():
+    """As in the metrics of training."""
+    actions = np.zeros(1, np.uint8)
+    found = Evaluation("ALE/MontezumaRevenge-v5", 1, 1, False, [0.0, 0.0], [1, 1], [[1, 2, 257], [1, 258]], actions)
+    assert found.summary()["rooms"] == 2 and found.summary()["rooms_per_episode"] == 2
+    cells = replace(found, rooms=[[1, 257]] * 2, has_cells=True)
+    assert cells.summary()["cells_per_episode"] == 2
 
 
 def test_success_is_reported_where_the_environment_has_a_goal(tmp_path, cartpole):

@@ -6,18 +6,20 @@ import copy
 import threading
 import time
 from concurrent.futures import CancelledError, Future
+from contextlib import closing
 from dataclasses import replace
 
 import pytest
 import torch
 
-from helpers import tiny
+from helpers import started, tiny
 from rnd import envs
 from rnd.bench.synthetic import SyntheticAtari
 from rnd.config import Config
 from rnd.config.presets import preset
 from rnd.device import partition
 from rnd.device.graphs import tensors_in
+from rnd.training import state
 from rnd.training.overlap import OverlappedCollector
 from rnd.training.trainer import Trainer
 
@@ -158,6 +160,42 @@ class Slowed:
     def __call__(self, *given, **named):
         time.sleep(self.seconds)
         return self.function(*given, **named)
+
+
+def test_a_state_waits_for_the_running_rollout_before_it_reads_the_environments(monkeypatch):
+    """In whatever order its parts are asked for."""
+    parts = state.own_parts
+    monkeypatch.setattr(state, "own_parts", lambda trainer: dict(reversed(parts(trainer).items())))
+    config = tiny(overlap=True, iterations=9)
+    with closing(envs.make(config)) as env, closing(envs.make(config)) as other:
+        env.wait = Slowed(env.wait, 0.002)
+        trainer = started(config, env)
+        rows = trainer.train()
+        for _ in range(5):
+            next(rows)
+        saved = copy.deepcopy(trainer.state_dict())
+        again = Trainer(config, other)
+        again.load_state_dict(saved)
+        assert list(again.train()) == list(rows)
+        trainer.collector.close()
+        again.collector.close()
+
+
+def test_on_another_number_of_ranks_the_policy_that_learns_acts():
+    config = config_on("cpu")
+    trainer = Trainer(config, SyntheticAtari(config.env.num_envs))
+    trainer.start()
+    rows = trainer.train()
+    for _ in range(3):
+        next(rows)
+    (resharded,) = OverlappedCollector.reshard([trainer.collector.state_dict()], 1)
+    other = Trainer(replace(config, seed=9), SyntheticAtari(config.env.num_envs))
+    other.policy.load_state_dict(trainer.policy.state_dict())
+    assert not torch.equal(weights(other.collector.acting_policy), weights(trainer.policy))
+    other.collector.load_state_dict(resharded)
+    assert torch.equal(weights(other.collector.acting_policy), weights(trainer.policy))
+    for each in (trainer, other):
+        each.collector.close()
 
 
 def refreshed(monkeypatch, capture_rollouts: int, slow: str = "") -> list[dict]:

@@ -111,11 +111,54 @@ def test_a_loss_that_is_not_finite_takes_no_step():
     trainer = trainer_of(tiny())
     rows = trainer.train()
     next(rows)
-    before = snapshot(trainer.policy) | snapshot(trainer.bonus)
+    modules = trainer.policy, trainer.bonus
+    before = [snapshot(module) for module in modules]
     trainer.scaler.moments.var.fill_(float("nan"))
-    with pytest.raises(NonFiniteLossError, match="no optimiser step was taken"):
+    with pytest.raises(NonFiniteLossError, match="from there on no optimiser step was taken"):
         next(rows)
-    assert not changed({n: p for n, p in before.items() if n in snapshot(trainer.policy)}, trainer.policy)
+    assert not [changed(old, module) for old, module in zip(before, modules, strict=True) if changed(old, module)]
+
+
+def test_a_loss_that_is_not_finite_stops_the_steps_that_follow(monkeypatch):
+    """Also those of a policy that rests once it is too far from the one that acted."""
+    trainer = trainer_of(tiny(target_kl=1e9, epochs=1))
+    rows = trainer.train()
+    next(rows)
+    backward, after = trainer.learner._backward, []
+
+    def broken(batch):
+        losses = backward(batch)
+        after.append(snapshot(trainer.policy))
+        return losses | {"loss": losses["loss"] * (torch.nan if len(after) == 2 else 1)}
+
+    monkeypatch.setattr(trainer.learner, "_backward", broken)
+    with pytest.raises(NonFiniteLossError):
+        next(rows)
+    assert len(after) == 4 and changed(after[0], trainer.policy)  # the first minibatch took its step
+    assert not changed(after[1], trainer.policy)
+
+
+class TwoRanks:
+    """One of two ranks, where the average of the numbers is 10."""
+
+    world, is_rank0 = 2, True
+
+    def all_mean_(self, tensors):
+        for tensor in tensors:
+            tensor.fill_(10)
+
+
+def test_ranks_weigh_the_loss_by_what_it_is_a_mean_of():
+    """E3B learns nothing from the ends of episodes."""
+    trainer = trainer_of(replace(tiny(), bonus="e3b"))
+    rollout = trainer.collector.collect()
+    targets = Targets(*[torch.zeros_like(rollout.logp_TN)] * 3)
+    batch = trainer.learner._batch(rollout, targets, torch.zeros_like(rollout.logp_TN))
+    done_TN = rollout.done_TN
+    assert done_TN.any()
+    trainer.learner.ranks = TwoRanks()
+    used = [(~done_TN[:, rows]).sum() / 10 for rows in torch.arange(8).chunk(trainer.config.minibatches)]
+    assert trainer.learner._rank_weight(batch).tolist() == pytest.approx([float(x) for x in used])
 
 
 def scaled(rollout, scale):

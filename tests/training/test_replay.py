@@ -4,6 +4,7 @@ import base64
 import json
 import tracemalloc
 import zlib
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,14 +12,15 @@ import numpy as np
 import pytest
 from test_evaluation import trained
 
-from rnd import cli
+from helpers import on_device
+from rnd import cli, envs
 from rnd.checkpoint.export import load_agent
 from rnd.config import Config, EnvConfig
 from rnd.envs import native
 from rnd.foundation.errors import RunError, UserError
 from rnd.training import replay as replaying
 from rnd.training.evaluation import evaluate
-from rnd.training.replay import Stop, describe, extend, make_backends, record, replay
+from rnd.training.replay import Stop, describe, extend, make_backends, record, refuse_random, replay
 from rnd.training.trace import Trace, check_actions, episode_config, read_trace, weights_hash
 
 FRAMES = 240
@@ -209,6 +211,12 @@ def test_the_actions_are_those_of_the_best_of_all_episodes(cartpole, monkeypatch
     found = evaluate(agent, 6, seed=3)
     np.testing.assert_array_equal(found.actions, together.actions)
     assert len(found.actions) == max(found.lengths)
+
+
+def test_copies_that_share_a_seed_have_no_traces():
+    config = on_device("examples.tensor_gridworld:make")
+    with closing(envs.make(config)) as env, pytest.raises(UserError, match="cannot be played one by one: no trace"):
+        refuse_random(env)
 
 
 def test_an_environment_that_is_not_deterministic_has_no_trace(cartpole, monkeypatch):

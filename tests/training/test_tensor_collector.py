@@ -71,6 +71,24 @@ class Bad(Clock):
     bad_at = 30
 
 
+class BadAtFirst(Clock):
+    """While a random agent plays."""
+
+    bad_at = 3
+
+
+class BadStart(Clock):
+    def reset(self, seed):
+        return super().reset(seed) | {"time": torch.full((self.num_envs, 1), torch.nan)}
+
+
+class Columns(Clock):
+    """Rewards as a column, as many functions of tensors return them."""
+
+    def step(self, actions):
+        return (step := super().step(actions))._replace(reward=step.reward[:, None])
+
+
 class Choices(Clock):
     observation_space = spaces.Discrete(4)
 
@@ -82,7 +100,7 @@ CLOCK = "test_tensor_collector:Clock"
 def test_the_example_resumes_to_the_bit(bonus):
     with resumed_exactly(config_of(bonus=bonus, iterations=9)) as (rows, trainer, again):
         assert rows[-1]["episodes"] > 0
-        assert rows[-1]["places"] > 10
+        assert rows[-1]["places"] > 10 and min(trainer.episodes.rooms) >= 0
         final = [t.state_dict() for t in (trainer, again)]
         assert all(np.array_equal(final[0]["env"][name], final[1]["env"][name]) for name in final[0]["env"])
 
@@ -191,6 +209,22 @@ def test_a_value_that_is_not_finite_stops_the_run():
             RunError, match=r"environment 0 returned a reward or observation that is NaN .* stops before"
         ):
             list(trainer.train())
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("BadAtFirst", r"environment 0 returned a reward or observation that is NaN or infinite to a random agent"),
+        ("BadStart", "environment 0 returned a NaN or infinite observation at its reset; the run stops before"),
+        ("Columns", r"returned reward of the shape \(4, 1\) instead of \(4,\)"),
+    ],
+)
+def test_wrong_values_before_the_first_rollout_stop_the_run_too(name, message):
+    """Before they are in the statistics, and so in the first checkpoint."""
+    config = config_of(f"test_tensor_collector:{name}", num_envs=4)
+    with closing(envs.make(config)) as env, pytest.raises(RunError, match=message) as error:
+        started(config, env)
+    assert "\n" not in str(error.value)
 
 
 def test_time_limits_without_final_observations_are_refused_or_end_the_return():

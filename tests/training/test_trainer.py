@@ -6,6 +6,7 @@ import json
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -19,6 +20,7 @@ from rnd.config.components import resolve
 from rnd.config.presets import preset
 from rnd.data.transitions import CHUNK, in_chunks
 from rnd.device.graphs import in_background
+from rnd.envs.spec import ActionSpec
 from rnd.models.policy.cnn import CNN
 from rnd.training.random_agent import random_actions, random_steps
 from rnd.training.trainer import Trainer
@@ -143,6 +145,17 @@ def test_the_random_agent_plays_the_same_in_groups_as_step_by_step():
     for ours, plain in zip(trainer.bonus.buffers(), other.bonus.buffers(), strict=True):
         assert torch.equal(ours, plain)
     assert trainer.generators.random_agent.bit_generator.state == other.generators.random_agent.bit_generator.state
+
+
+def test_random_actions_without_bounds_are_those_of_a_policy_at_its_start():
+    """Statistics of states that no agent visits would be of no use."""
+    low, high = (-1.0, -np.inf, 0.0, -1e6), (1.0, np.inf, np.inf, 1e6)
+    spec = ActionSpec("continuous", (4,), low, high)
+    env = SimpleNamespace(spec=SimpleNamespace(action=spec), num_envs=10_000)
+    found = random_actions(env, np.random.default_rng(0))
+    assert found.shape == (10_000, 4) and found.dtype == np.float32
+    assert found.std(0) == pytest.approx([1 / np.sqrt(3), 1, 0.584, 1], rel=0.03)
+    assert found[:, 2].min() == 0 and np.abs(found[:, 0]).max() <= 1
 
 
 def test_compiling_ahead_changes_nothing():

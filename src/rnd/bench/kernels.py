@@ -14,6 +14,7 @@ import torch
 from rnd.bench.synthetic import SyntheticAtari
 from rnd.config import Config
 from rnd.data.transitions import Rollout
+from rnd.envs.spec import SCREEN
 from rnd.training.trainer import Trainer
 
 ADAM_BYTES = 36
@@ -71,7 +72,7 @@ def floor_of(config: Config) -> Floor:
     samples = samples_of(config)
     both, parameters = operations_per_sample(config)
     policy, _ = operations_per_sample(replace(config, bonus="none"))
-    frame = 84 * 84
+    frame = SCREEN * SCREEN
     return Floor(samples * (policy + config.keep * (both - policy)), parameters * ADAM_BYTES + samples * frame)
 
 

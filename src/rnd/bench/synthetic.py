@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from rnd.envs.interface import Buffers, VectorEnv
-from rnd.envs.spec import ActionSpec, Arrays, EnvSpec, ObservationSpec
+from rnd.envs.spec import SCREEN, ActionSpec, Arrays, EnvSpec, ObservationSpec
 
 FRAMES = 64
 """Different frames; enough that successive ones always differ."""
@@ -15,11 +15,11 @@ class SyntheticAtari(VectorEnv):
     """Frames of Atari's shape from a fixed set."""
 
     def __init__(self, num_envs: int, frame_skip: int = 4):
-        observation, action = ObservationSpec("image", (84, 84)), ActionSpec("discrete", (18,))
+        observation, action = ObservationSpec("image", (SCREEN, SCREEN)), ActionSpec("discrete", (18,))
         spec = EnvSpec("synthetic", observation, action, frame_skip=frame_skip, backend="synthetic")
         super().__init__(spec, num_envs, Buffers(spec, num_envs), groups=2)
         self.random = np.random.default_rng(0)
-        self._frames = self.random.integers(0, 256, (FRAMES, num_envs, 84, 84), dtype=np.uint8)
+        self._frames = self.random.integers(0, 256, (FRAMES, num_envs, SCREEN, SCREEN), dtype=np.uint8)
         self._step = 0
 
     def _reset(self) -> None:

@@ -59,6 +59,10 @@ class BonusModule(nn.Module):
         """Regression targets that stay fixed during the epochs, [T, N, ...]; computed once per rollout."""
         return transitions.actions.new_zeros(transitions.actions.shape[:2])
 
+    def trains_on(self, transitions: Transitions, keep_TN: Tensor) -> Tensor:
+        """Which of the kept transitions [T, N] the loss is a mean of."""
+        return keep_TN
+
     @abstractmethod
     def loss(self, transitions: Transitions, targets: Tensor, keep_TN: Tensor, share: float) -> Tensor:
         """Mean loss over the kept transitions of a minibatch; `share` is the probability behind `keep`."""

@@ -64,10 +64,12 @@ class E3B(BonusModule):
         """The bonus of an episode's first state: single transitions have no earlier ones."""
         return self.embed(transitions).square().sum(-1) / self.ridge
 
+    def trains_on(self, transitions: Transitions, keep_TN: Tensor) -> Tensor:
+        """Not on ends: there s_{t+1} is the first state of the next episode, and says nothing about the action."""
+        return keep_TN if transitions.done is None else keep_TN & ~transitions.done
+
     def loss(self, transitions: Transitions, targets: Tensor, keep_TN: Tensor, share: float) -> Tensor:
-        # where an episode ends, s_{t+1} is the first state of the next one: it says nothing about the action
-        within_TN = keep_TN if transitions.done is None else keep_TN & ~transitions.done
-        index_C, weight_C = kept(within_TN, share)
+        index_C, weight_C = kept(self.trains_on(transitions, keep_TN), share)
         picked = transitions.pick(index_C)
         before_Ck, after_Ck = (self._features(frames[None]) for frames in picked.newest)
         output_CA = self.inverse(torch.cat([before_Ck, after_Ck], dim=-1)).float()

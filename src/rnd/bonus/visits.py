@@ -30,7 +30,8 @@ class EpisodeVisits:
         X] begins with the last observation before them. `first` marks observations that begin an episode."""
         steps = len(first_TN)
         episode = torch.cat([self.episode[None], self.episode + first_TN.cumsum(0)])
-        keys = torch.cat([self.keys, mix(hash_rollout(obs) + weyl(episode + 1))])
+        # the last key of before is that of the first observation now
+        keys = torch.cat([self.keys[:-1], mix(hash_rollout(obs) + weyl(episode + 1))])
         ordered, order = keys.sort(dim=0, stable=True)  # equal keys stay in the order of time
         again = torch.zeros_like(keys, dtype=torch.bool)
         again.scatter_(0, order[1:], ordered[1:] == ordered[:-1])

@@ -99,7 +99,8 @@ def main(arguments: list[str]) -> None:
         write_json(file, record(agent, agent_name(path), result).to_dict())
         say(console, f"  {file}; to play it: rnd replay {file}")
     if options.video:
-        shown = WatchOptions(number=result.best_episode, seed=options.seed, best=options.best, trust=options.trust)
+        same = {name: getattr(options, name) for name in ("seed", "greedy", "best", "trust")}
+        shown = WatchOptions(number=result.best_episode, **same)
         for written in watch(path, shown, console):
             say(console, f"  {written}")
 

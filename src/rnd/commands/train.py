@@ -94,11 +94,22 @@ def read_flags(cls: type[F], arguments: list[str], prog: str, description: str) 
         reads: Any = value_of("env.reads", arguments) or "all"
         recipe = value_of("recipe", arguments) or "paper"
         start = resolve(with_recipe(starting_config(game, chosen, reads), recipe, chosen))
+    refuse_idle_flags(start, arguments)
     shown = f"{description} Those shown are of {file or game}."
     flags = parse(cls, arguments, prog=prog, description=shown, default=flags_of(start, cls))
     config = Config(**{field.name: getattr(flags, field.name) for field in dataclasses.fields(Config)})
     config.validate()
     return flags, config
+
+
+def refuse_idle_flags(config: Config, arguments: list[str]) -> None:
+    """Refuse flags of Atari, and of worker processes, that would change nothing in this environment."""
+    env_id = config.env.id
+    idle = [] if env_id.startswith("ALE/") else ["env.sticky", "env.max-episode-frames"]
+    for name in [*idle, *(["env.workers"] if env_id.startswith("rnd/") else [])]:
+        if value_of(name, arguments) is not None:
+            what = "has no worker processes" if name == "env.workers" else "is no Atari game"
+            raise UserError(f"--{name} would change nothing: {env_id} {what}; leave it out")
 
 
 def flags_of(config: Config, cls: type[F]) -> F:

@@ -20,7 +20,7 @@ from rnd.envs.encoders import WrongObservationError
 from rnd.envs.gym_env import ActionTranslator, is_sparse
 from rnd.envs.interface import Buffers, Rows, VectorEnv
 from rnd.envs.observations import make_encoder
-from rnd.envs.process_io import user_code
+from rnd.envs.process_io import check_shape, user_code
 from rnd.envs.spec import Arrays, EnvSpec
 from rnd.envs.splitmix import environment_seed
 from rnd.foundation.errors import RunError, UserError
@@ -73,6 +73,8 @@ class GymVectorEnvs(VectorEnv):
         out = self.buffers
         with user_code(WHO):
             obs, reward, terminated, truncated, info = self.vector.step(self.to_gym(out["action"]))
+        for name, values in (("reward", reward), ("terminated", terminated), ("truncated", truncated)):
+            check_shape(WHO, name, np.asarray(values), self.num_envs)
         truncated = np.asarray(truncated) & ~np.asarray(terminated)
         done = terminated | truncated
         if self.mode == "NEXT_STEP":

@@ -176,6 +176,7 @@ class VectorEnv(ABC):
     def reset(self) -> Tensor:
         """Start all episodes; returns the first observations, [N, ...]."""
         self._reset()
+        self._refuse(self._check(self.buffers.arrays, slice(0, self.num_envs), None))
         self._returns[:] = 0
         self._lengths[:] = 0
         self._rooms = [set() for _ in range(self.num_envs)]
@@ -207,12 +208,14 @@ class VectorEnv(ABC):
         """The step that `wait` waited for, with episode statistics. Raises RunError where a number is wrong."""
         rows, view, done = self.groups[group], self._views[group], self._done[group]
         self._read(rows)
-        problem = self._check(self.buffers.arrays, rows, self._lengths)
-        if problem:
-            raise RunError(problem + "; the run stops before it learns from it")
+        self._refuse(self._check(self.buffers.arrays, rows, self._lengths))
         episodes, entered = self._update_episodes(rows, done)
         info = StepInfo(view["truncated"], view.get("final_obs"), view["room"], view["lives"], episodes, entered)
         return Step(view["obs"], view["reward"], torch.from_numpy(done), info)
+
+    def _refuse(self, problem: str | None) -> None:
+        if problem:
+            raise RunError(problem + "; the run stops before it learns from it")
 
     def step(self, actions: Tensor | np.ndarray) -> Step:
         """Step all environments."""

@@ -10,6 +10,7 @@ import tempfile
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import numpy as np
 
@@ -65,6 +66,13 @@ def user_code(who: str) -> Iterator[None]:
         raise
     except FAULTS as error:
         raise environment_error(who, *describe_error(error)) from error
+
+
+def check_shape(who: str, name: str, values: Any, num_envs: int) -> None:
+    """Refuse what an environment returned for all copies if it has not one number for each. None is nothing."""
+    if values is not None and tuple(values.shape) != (num_envs,):
+        wrong = tuple(values.shape)
+        raise RunError(f"{who} returned {name} of the shape {wrong} instead of ({num_envs},), one number per copy")
 
 
 class SharedArrays:

@@ -183,9 +183,10 @@ class StepCheck:
             for bound in (observation.low, observation.high)
         )
 
-    def __call__(self, out: Arrays, rows: slice, steps: np.ndarray) -> str | None:
-        """A message that names the first environment whose step is wrong, or None."""
-        for name in ("reward", "obs", "final_obs"):
+    def __call__(self, out: Arrays, rows: slice, steps: np.ndarray | None) -> str | None:
+        """A message that names the first environment whose step is wrong, or None. Without `steps`: whose observation
+        after a reset is wrong."""
+        for name in ("obs",) if steps is None else ("reward", "obs", "final_obs"):
             if name not in out or (name != "reward" and not self.vector):
                 continue
             values, bounded = out[name][rows], self.low is not None and name != "reward"
@@ -203,5 +204,6 @@ class StepCheck:
                 what = f"a NaN or infinite {'reward' if name == 'reward' else 'observation'}"
                 if np.isfinite(value):
                     what = f"an observation outside its space (component {component} is {value:g})"
-                return f"environment {i} returned {what} at step {int(steps[i])} of its episode"
+                when = "its reset" if steps is None else f"step {int(steps[i])} of its episode"
+                return f"environment {i} returned {what} at {when}"
         return None

@@ -20,13 +20,14 @@ from torch import Tensor
 from rnd.config import Reads
 from rnd.envs.gym_env import action_spec
 from rnd.envs.interface import Buffers, Episode, Rows, VectorEnv
-from rnd.envs.process_io import user_code
+from rnd.envs.process_io import check_shape, user_code
 from rnd.envs.spaces import ObservationEncoder
 from rnd.envs.spec import ActionSpec, Arrays, EnvSpec
 from rnd.envs.splitmix import environment_seed
 from rnd.foundation.errors import RunError, UserError
 
 WHO = "the tensor environment"
+NOT_FINITE = "reward or observation that is NaN or infinite"
 CHECKED_STEPS = 8
 """Steps that are played twice to see whether a seed repeats them."""
 
@@ -168,6 +169,8 @@ class TensorEnvs(VectorEnv):
         """One step of all copies, on the device. Statistics of episodes are not kept: `read_log` does."""
         with user_code(WHO):
             step = self.env.step(self._actions(actions))
+        for name in ("reward", "terminated", "truncated", "place", "final_place"):
+            check_shape(WHO, name, getattr(step, name), self.num_envs)
         truncated = self._never if step.truncated is None else step.truncated & ~step.terminated
         obs = self.encode(step.obs)
         return EncodedStep(
@@ -195,23 +198,31 @@ class TensorEnvs(VectorEnv):
         for t in range(len(reward_TN)):
             if bad_TN[t].any():
                 i = int(bad_TN[t].argmax())
-                what = "reward or observation that is NaN or infinite"
                 raise RunError(
-                    f"environment {i} returned a {what} at step {int(self._lengths[i])} of its episode; "
+                    f"environment {i} returned a {NOT_FINITE} at step {int(self._lengths[i])} of its episode; "
                     "the run stops before it learns from it"
                 )
             self.buffers["reward"][:] = reward_TN[t]
             self.buffers["room"][:], self.buffers["final_room"][:] = places[:, t]
             ended, rooms = self._update_episodes(rows, done_TN[t])
-            episodes, entered = episodes + ended, entered + rooms
+            episodes += ended
+            entered += rooms
         return episodes, entered
 
     def play(self, actions_TN: np.ndarray, obs_TNX: Tensor, rewards_TN: Tensor) -> None:
         """As `VectorEnv.play`, into tensors on the device."""
         actions = torch.from_numpy(actions_TN).to(self.device)
+        log = StepLog(len(actions), self.num_envs, self.device)
         for t, action_N in enumerate(actions):
             step = self.step_tensors(action_N)
             obs_TNX[t], rewards_TN[t] = step.obs, step.reward
+            log.write(t, step)
+        bad_N = log.ends[2].any(0)
+        if bad_N.any():
+            raise RunError(
+                f"environment {int(bad_N.int().argmax())} returned a {NOT_FINITE} to a random agent; "
+                "the run stops before it learns from it"
+            )
 
     # --- on the host -----------------------------------------------------------------------------
 

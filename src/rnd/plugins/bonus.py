@@ -29,7 +29,7 @@ from rnd.envs.spaces import as_array, as_tensor, like
 from rnd.foundation.errors import UserError
 from rnd.plugins.bonus_file import SavedBonus, read_bonus, write_bonus
 from rnd.plugins.defaults import bonus_arguments, starting_config
-from rnd.plugins.episodes import EpisodeFeatures, EpisodeMemory
+from rnd.plugins.episodes import EpisodeFeatures, EpisodeMemory, episodes_of
 from rnd.plugins.guards import anywhere
 from rnd.plugins.steps import StepEncoder, Steps, joined
 from rnd.training.adam import Adam, Group
@@ -130,7 +130,7 @@ class Bonus:
             torch.manual_seed(config.seed)
             self.module = channels_last(make_bonus(config, self.spec).to(self.device))
         self.scaler = ReturnScaler(config.env.num_envs, config.gamma_int).to(self.device)
-        self._episodes = self._make_episodes()
+        self._episodes = episodes_of(self.module, self.num_envs, self.device)
         self._frozen_episodes: EpisodeMemory | EpisodeFeatures | None = None
         """The episodes since `freeze`."""
         self.trained = [p for p in self.module.parameters() if p.requires_grad]
@@ -147,12 +147,6 @@ class Bonus:
         self._pending: list[Steps] = []
         self._waiting = 0
         """Steps in `_pending`."""
-
-    def _make_episodes(self) -> EpisodeMemory | EpisodeFeatures | None:
-        """What the bonus remembers of running episodes."""
-        if (bonus := self.module.episode_bonus(self.num_envs)) is not None:
-            return EpisodeFeatures(bonus, self.num_envs, self.device)
-        return EpisodeMemory(self.num_envs, self.module.episode_memory) if self.module.episode_memory else None
 
     @property
     def name(self) -> str:
@@ -359,7 +353,7 @@ class Bonus:
                 self._episodes.load_state_dict(state["episodes"])
             else:
                 self._episodes.reset()
-        self.updates, self.frozen = int(state["updates"]), False
+        self.updates, self.frozen, self._frozen_episodes = int(state["updates"]), False, None
         self.freeze(bool(state["frozen"]))
 
     def __getstate__(self) -> Any:

@@ -12,8 +12,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from rnd.bonus.base import EpisodeBonus
+from rnd.bonus.base import BonusModule, EpisodeBonus
 from rnd.bonus.hashing import hash_rollout
+
+
+def episodes_of(bonus: BonusModule, num_envs: int, device: torch.device) -> EpisodeMemory | EpisodeFeatures | None:
+    """What a bonus remembers of running episodes, if it does."""
+    if (features := bonus.episode_bonus(num_envs)) is not None:
+        return EpisodeFeatures(features, num_envs, device)
+    return EpisodeMemory(num_envs, bonus.episode_memory) if bonus.episode_memory else None
 
 
 class EpisodeMemory:

@@ -22,7 +22,7 @@ from rnd.bonus.prediction import squared_error
 from rnd.bonus.rnd import RND
 from rnd.config import BonusOptions
 from rnd.data.normalize import ReturnScaler
-from rnd.envs.spec import ActionSpec, ObservationSpec
+from rnd.envs.spec import SCREEN, ActionSpec, ObservationSpec
 from rnd.foundation.errors import UserError, nearest
 
 try:
@@ -31,8 +31,6 @@ try:
 except ImportError as error:
     raise ImportError(f"rnd.plugins.rsl_rl needs rsl_rl ({error}): pip install rsl-rl-lib") from error
 
-SCREEN = 84
-"""Images are read as grey ones of 84x84."""
 SCHEDULES = {
     "constant": (),
     "step": ("final_step", "final_value"),

@@ -183,7 +183,8 @@ def _figure(plot: Plot, curves: list[list[Curve]], iqm: bool) -> Any:
         ax.set_visible(False)
     figure.suptitle(plot.title, fontsize=12, fontweight="bold")
     lines = [line for panel in plot.panels for line in panel.lines]
-    figure.supxlabel(footer(statistic_of(lines, iqm), plot.scaled, lines, 70 * columns, plot.x), fontsize=7.5, color="#555555")
+    below = footer(statistic_of(lines, iqm), plot.scaled, lines, 70 * columns, plot.x)
+    figure.supxlabel(below, fontsize=7.5, color="#555555")
     if plot.scaled:
         figure.text(0.5, 0.52, "SCALED", fontsize=64, alpha=0.07, ha="center", va="center", rotation=20)
     return figure

@@ -20,6 +20,8 @@ class WatchOptions:
     """Show this episode of the seed, counted from 0, instead of the best; `rnd evaluate` counts in the same way."""
     seed: Seed = 1
     """The same seed plays the same episodes."""
+    greedy: bool = False
+    """Take the most probable action instead of a sample."""
     best: bool = False
     """Take the run's checkpoint with the highest mean return of 100 episodes instead of the newest."""
     spikes: PositiveInt = MAX_SPIKES

@@ -1,7 +1,8 @@
 """One episode of a trained agent, step by step, exactly repeatable from a seed.
 
 The collector of training plays it with one environment and rollouts of one step, so that frame stacking, the recurrent
-state and sampling are the same code. The bonus normalizes its observations as in training.
+state and sampling are the same code. The bonus normalizes its observations as in training, and remembers the episode
+where it does so there.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import numpy as np
 import torch
 
 from rnd import envs
+from rnd.bonus.base import BonusModule
 from rnd.checkpoint.export import SavedAgent
 from rnd.config import Config
 from rnd.data.transitions import Transitions
@@ -28,9 +30,10 @@ from rnd.envs.local import LocalEnvs
 from rnd.envs.spec import SCREEN
 from rnd.envs.splitmix import environment_seed
 from rnd.foundation.errors import UserError
+from rnd.plugins.episodes import EpisodeFeatures, EpisodeMemory, episodes_of
 from rnd.report.events import Events
 from rnd.training.collector import SynchronousCollector
-from rnd.training.evaluation import MAX_STEPS
+from rnd.training.evaluation import MAX_STEPS, evaluation_config
 
 
 @dataclass(frozen=True)
@@ -66,8 +69,8 @@ class PlayedEpisode:
         return np.array([step.bonus for step in self.steps], float)
 
 
-def play(agent: SavedAgent, seed: int, number: int, *, screens: bool) -> Iterator[PlayedStep]:
-    """Yield the steps of episode `number` of a seed, the last one included.
+def play(agent: SavedAgent, seed: int, number: int, *, screens: bool, greedy: bool = False) -> Iterator[PlayedStep]:
+    """Yield the steps of episode `number` of a seed, the last one included; `greedy` takes the most probable actions.
 
     The environment resets itself within the last step: what belongs to that step is taken from before the reset."""
     config = _single(agent.config)
@@ -77,10 +80,16 @@ def play(agent: SavedAgent, seed: int, number: int, *, screens: bool) -> Iterato
         generator = torch.Generator(device).manual_seed(environment_seed(seed, number) >> 1)
         collector = SynchronousCollector(config, env, agent.policy, device, generator)
         collector.start()
+        scorer = EpisodeScorer(agent.bonus, device) if agent.bonus else None
+
+        def silence(t: int) -> None:
+            """Without noise a sample is the most probable action."""
+            collector.buffer.noise.zero_()
+
         camera = Camera(single_env, env) if screens else None
         events, score, lives = Events(env.spec, single_env, env.buffers.arrays), 0.0, 0
         for step in range(1, MAX_STEPS + 1):
-            rollout = collector.collect()
+            rollout = collector.collect(before_step=silence if greedy else None)
             reward, done = float(env.buffers["reward"][0]), bool(rollout.done_TN[0, 0])
             if done and rollout.episodes[0].length < step:
                 return  # a vector environment that takes one more step to reset itself
@@ -90,24 +99,37 @@ def play(agent: SavedAgent, seed: int, number: int, *, screens: bool) -> Iterato
                 lives = int(env.buffers["lives"][0])
             elif env.buffers["terminated"][0]:
                 lives = 0
-            bonus = _bonus(agent, rollout.transitions, env if done else None)
+            bonus = scorer(rollout.transitions, env if done else None) if scorer else None
             image = camera.image(done) if camera else None
             yield PlayedStep(step, bonus, reward, score, room, lives, events.after(reward, done), image)
             if done:
                 return
 
 
-def _bonus(agent: SavedAgent, transitions: Transitions, ended: VectorEnv | None) -> float | None:
-    """The bonus of a step. Where an episode has ended its next observation is `final_obs`, if there is one."""
-    if agent.bonus is None:
-        return None
-    if ended is not None:
-        if "final_obs" not in ended.buffers.arrays:
-            return None
-        frames = transitions.frames.clone()
-        frames[-1] = ended.buffers.tensors["final_obs"]
-        transitions = replace(transitions, frames=frames)
-    return float(agent.bonus.score(transitions)[0, 0])
+class EpisodeScorer:
+    """The bonus of the steps of one episode, one after the other."""
+
+    def __init__(self, bonus: BonusModule, device: torch.device):
+        self.bonus, self.episodes = bonus, episodes_of(bonus, 1, device)
+
+    def __call__(self, transitions: Transitions, ended: VectorEnv | None) -> float | None:
+        """The bonus of a step. Where the episode has `ended` its next observation is `final_obs`, if there is one."""
+        if ended is not None:
+            if "final_obs" not in ended.buffers.arrays:
+                return None
+            frames = transitions.frames.clone()
+            frames[-1] = ended.buffers.tensors["final_obs"]
+            transitions = replace(transitions, frames=frames)
+        never = torch.zeros_like(transitions.age[1:], dtype=torch.bool)
+        if isinstance(self.episodes, EpisodeFeatures):
+            before = replace(transitions, frames=transitions.frames[[*range(transitions.stack), -2]])
+            features, start = (self.bonus.embed(each).float() for each in (transitions, before))
+            return float(self.episodes(features, start, never, ~never))
+        if isinstance(self.episodes, EpisodeMemory):
+            obs, next_obs = transitions.newest.split(1)
+            new = self.episodes.first_visits(obs, next_obs, never.numpy(), (~never).numpy())
+            transitions = replace(transitions, first_visit=torch.from_numpy(new))
+        return float(self.bonus.score(transitions))
 
 
 class Camera:
@@ -135,10 +157,10 @@ class Camera:
         self._reset(*arguments)
 
 
-def episode(agent: SavedAgent, seed: int, number: int) -> PlayedEpisode:
+def episode(agent: SavedAgent, seed: int, number: int, greedy: bool = False) -> PlayedEpisode:
     """Episode `number` of a seed without screens, which would need much memory: for those it is played again."""
     played = PlayedEpisode(number)
-    for step in play(agent, seed, number, screens=False):
+    for step in play(agent, seed, number, screens=False, greedy=greedy):
         played.score = step.score
         played.steps.append(step)
     return played
@@ -155,17 +177,15 @@ def _single(config: Config) -> Config:
 def environment(config: Config, seed: int, number: int) -> tuple[VectorEnv, Any]:
     """A VectorEnv of one environment, and that environment itself (None for those that come with rnd). Atari is played
     on ale-py: the native core has no colours."""
-    env_id, own_seed = config.env.id, environment_seed(seed, number)
-    if env_id.startswith("rnd/"):  # the run's own seed is part of these problems
-        return envs.make(config), None
-    if ":" in env_id:
-        env = envs.make(replace(config, seed=own_seed >> 33))
-        return env, env.envs[0] if isinstance(env, LocalEnvs) else None
+    env_id = config.env.id
+    if env_id.startswith("rnd/") or ":" in env_id:
+        env = envs.make(evaluation_config(config, seed, number, 1))
+        return env, env.envs[0] if isinstance(env, LocalEnvs) and ":" in env_id else None
     if env_id.startswith("ALE/"):
         single_env = make_env(replace(config, seed=seed), number)
     else:
         factory = partial(gym_factory(env_id), **_image_of(env_id))
-        single_env = GymEnv(factory, env_id, own_seed, reads(config))
+        single_env = GymEnv(factory, env_id, environment_seed(seed, number), reads(config))
     return LocalEnvs(lambda _: single_env, 1), single_env
 
 

@@ -68,7 +68,7 @@ def best_episode(agent: SavedAgent, options: WatchOptions, console: Console) -> 
 
     def played(phase: Phase) -> Iterator[PlayedEpisode]:
         for done, number in enumerate(numbers, 1):
-            yield episode(agent, options.seed, number)
+            yield episode(agent, options.seed, number, options.greedy)
             phase.advance(done)
 
     with Phase(console, "playing", len(numbers), unit="episodes") as phase:
@@ -82,7 +82,7 @@ def write_video(
     numbers = {index: number for number, index in enumerate(overlay.spikes, 1)}
     frames: dict[int, np.ndarray] = {}
     recent = ""
-    replayed = play(agent, options.seed, best.number, screens=True)
+    replayed = play(agent, options.seed, best.number, screens=True, greedy=options.greedy)
     fps = options.fps or (30 if agent.config.env.id.startswith("ALE/") else 10)
     filming = Phase(console, "filming", len(best.steps))
     with replacing_by_name(path) as (private,), Mp4(private, fps) as video, filming as phase:

@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, get_args
 
-from rnd.api import with_changes
+from rnd.api import starting_config, with_changes
 from rnd.config import Config
 from rnd.config.config import OPTION_GROUPS
 from rnd.config.flags import declared, whole_number
+from rnd.config.presets import BONUS_CHANGES, with_bonus
 from rnd.foundation.errors import UserError, nearest
 
 
@@ -199,7 +200,17 @@ def with_values(config: Config, values: dict[str, Any]) -> Config:
     for component in ("bonus", "policy"):
         if values.get(component, getattr(config, component)) != getattr(config, component):
             config = replace(config, **{f"{component}_options": common_options(config, component)})
+    if values.get("bonus", config.bonus) != config.bonus:
+        config = with_other_bonus(config, values["bonus"])
     return with_changes(config, changes)
+
+
+def with_other_bonus(config: Config, name: str) -> Config:
+    """`config` with what a bonus changes where it is chosen by name, and without the changes of the one before."""
+    if own := BONUS_CHANGES.get(config.bonus):
+        start = starting_config(config.env.id, {"bonus": name, "policy": config.policy}, config.env.reads)
+        config = replace(config, **{field: getattr(start, field) for field in own})
+    return with_bonus(config, name)
 
 
 def common_options(config: Config, component: str) -> Any:

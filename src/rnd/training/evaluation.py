@@ -1,7 +1,8 @@
 """The score of a trained agent: many episodes, played at the same time on the environments of training.
 
-Episode n of a seed is the first episode of environment n, with noise of its own. So it is the same however many others
-are played beside it, and every episode counts once: short ones no more often than long ones.
+Episode n of a seed is the first episode of environment n, with noise of its own. So every episode counts once, short
+ones no more often than long ones, and it is the same however many others are played beside it; but for environments on
+the device, whose copies have one seed together.
 """
 
 from __future__ import annotations
@@ -66,7 +67,9 @@ class Evaluation:
 
     def summary(self) -> dict[str, Any]:
         """Statistics over the episodes."""
-        returns, rooms = np.array(self.returns), [set(entered) for entered in self.rooms]
+        # as in training, a room of a later level is the same room
+        returns = np.array(self.returns)
+        rooms = [{place if self.has_cells else place % 256 for place in entered} for entered in self.rooms]
         found: dict[str, Any] = {
             "episodes": len(returns),
             "mean_return": self.mean_return,

@@ -268,15 +268,16 @@ class Learner:
         return order_B.view(self.config.minibatches, -1)
 
     def _rank_weight(self, batch: UpdateBatch) -> Tensor:
-        """Weights [M] of the predictor's loss. It is a mean over kept transitions, and ranks keep different numbers of
-        them: weighted so, the mean of all ranks' losses is the mean over all kept transitions."""
+        """Weights [M] of the bonus's loss. It is a mean over transitions, and ranks train on different numbers of them:
+        weighted so, the mean of all ranks' losses is the mean over the transitions of all."""
         if self.ranks.world == 1:
             return batch.weight_M
         minibatches = [batch.minibatch(number).picked() for number in range(len(batch.weight_M))]
-        kept_M = torch.stack([minibatch.keep_TN.sum() for minibatch in minibatches]).float()
-        average_M = kept_M.clone()
+        used = [self.bonus.trains_on(minibatch.transitions, minibatch.keep_TN) for minibatch in minibatches]
+        number_M = torch.stack([each.sum() for each in used]).float()
+        average_M = number_M.clone()
         self.ranks.all_mean_([average_M])
-        return kept_M / average_M.clamp_min(1e-6)
+        return number_M / average_M.clamp_min(1e-6)
 
     def state_dict(self) -> dict[str, Moments]:
         """Adam's moments and step counts. Its settings come from the config."""
@@ -287,10 +288,11 @@ class Learner:
 
 
 class NonFiniteLossError(RunError):
-    """The loss or its gradient is NaN or infinite; no step was taken."""
+    """The loss or its gradient is NaN or infinite; from that minibatch on no step was taken."""
 
     def __init__(self, losses: dict[str, float]):
         values = ", ".join(f"{name} {value:g}" for name, value in losses.items())
         super().__init__(
-            f"the loss or its gradient is not finite ({values}); no optimiser step was taken; try a smaller --lr"
+            f"the loss or its gradient is not finite ({values}); from there on no optimiser step was taken; "
+            "try a smaller --lr"
         )

@@ -13,17 +13,23 @@ from rnd.bonus.base import BonusModule
 from rnd.config import Config
 from rnd.envs.interface import VectorEnv
 
+LARGEST = 1e3
+"""Bounds of an action beyond this are none."""
 HOST_STEPS = 16_384
 """Environment steps that the host buffer holds on their way to a GPU: 115 MB of Atari frames."""
 
 
 def random_actions(env: VectorEnv, random: np.random.Generator) -> np.ndarray:
-    """Uniform actions for all environments, as the paper's random agent takes them."""
+    """Uniform actions for all environments, as the paper's random agent takes them. Numbers without bounds are normal,
+    as those of a policy at its start."""
     action, shape = env.spec.action, (env.num_envs, *env.spec.action.shape)
     if action.kind == "continuous":
-        low = np.maximum(action.low, -1e3)
-        high = np.minimum(action.high, 1e3)
-        return random.uniform(low, high, shape).astype(np.float32)
+        bounded = np.maximum(np.abs(action.low), np.abs(action.high)) <= LARGEST
+        actions = random.uniform(np.where(bounded, action.low, 0), np.where(bounded, action.high, 1), shape)
+        if not bounded.all():
+            normal = random.standard_normal(shape).clip(action.low, action.high)
+            actions = np.where(bounded, actions, normal)
+        return actions.astype(np.float32)
     return random.integers(0, action.sizes if action.kind == "multi_discrete" else action.sizes[0], shape)
 
 

@@ -22,6 +22,7 @@ from rnd.envs.gym_vector import GymVectorEnvs
 from rnd.envs.interface import Episode, VectorEnv
 from rnd.envs.local import LocalEnvs
 from rnd.envs.native_envs import NativeEnvs, unsupported_reason
+from rnd.envs.tensor_env import TensorEnvs
 from rnd.foundation.errors import RunError, UserError
 from rnd.training.evaluation import MAX_STEPS, Evaluation, evaluation_config
 from rnd.training.trace import Trace, check_actions, episode_config, weights_hash
@@ -132,7 +133,7 @@ def is_atari(config: Config) -> bool:
 
 def refuse_random(env: VectorEnv) -> None:
     """Refuse environments whose episodes are not the same whenever they are played from their seed."""
-    if isinstance(env, GymVectorEnvs):
+    if isinstance(env, GymVectorEnvs | TensorEnvs):
         raise UserError(f"{env.spec.id} is a vector environment, whose episodes cannot be played one by one: no trace")
     env.check_repeats()
     if not env.repeats:

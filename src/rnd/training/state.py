@@ -55,6 +55,7 @@ def save(trainer: Stateful) -> dict[str, Any]:
 
     All ranks call this together. That of rank 0 holds the states of the others, and is the one to be written.
     """
+    trainer.collector.wait()  # a rollout in another thread advances the environments and the generators
     own = {name: part.state_dict() for name, part in own_parts(trainer).items()}
     own["generators"] = trainer.generators.state_dict()
     shared = {name: part.state_dict() for name, part in shared_parts(trainer).items()}

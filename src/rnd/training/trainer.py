@@ -94,7 +94,8 @@ class Trainer:
         """Reset the environments: the first observations, and the rooms in which the first episodes start."""
         self.collector.start()
         if self.env.spec.has_rooms:
-            self.episodes.update([], self.env.buffers["room"].tolist(), frames=0)
+            rooms = self.env.buffers["room"].tolist()  # -1 where the first room is not known
+            self.episodes.update([], [room for room in rooms if room >= 0], frames=0)
         self._started = True
 
     def train(self) -> Iterator[Row]:

@@ -11,6 +11,12 @@ from rnd.checkpoint.metadata import Saveable, describe
 from rnd.foundation.errors import RunError
 from rnd.metrics.metrics import Row, Writers
 
+TENTHS = 10
+"""Parts of a run after each of which there is a checkpoint, so that `--best` has several to choose from in a run that
+is shorter than the interval."""
+LEAST_SECONDS, MAX_SHARE = 10.0, 0.02
+"""Those come no sooner after another, and writing them takes no larger share of the time."""
+
 
 class NotSavedError(RunError):
     """A checkpoint could not be written."""
@@ -24,20 +30,31 @@ class Checkpointer:
         self.options = trainer.config.checkpoint
         self.saved = saved
         """Iteration of the last checkpoint."""
-        self._clock = time.monotonic()
+        self._clock, self._tried = time.monotonic(), trainer.iteration
+        """When a checkpoint was last begun: time and iteration. One that does not fit on the disk counts too."""
+        self._took = 0.0
+        """Seconds of the last checkpoint."""
 
     @property
     def due(self) -> bool:
         minutes, every = self.options.every_minutes, self.options.every_iterations
-        by_clock = minutes > 0 and time.monotonic() - self._clock >= 60 * minutes
+        waited = time.monotonic() - self._clock
+        by_clock = minutes > 0 and (waited >= 60 * minutes or self._tenth(waited))
         return by_clock or (every > 0 and self.trainer.iteration % every == 0)
+
+    def _tenth(self, waited: float) -> bool:
+        """Whether a tenth of the run has ended since a checkpoint was begun, `waited` seconds ago."""
+        total = self.trainer.config.iterations
+        new = TENTHS * self.trainer.iteration // total > TENTHS * self._tried // total
+        return new and waited >= max(LEAST_SECONDS, self._took / MAX_SHARE)
 
     def save(self, row: Row) -> None:
         """Write a checkpoint now, unless this iteration has one."""
         if self.saved == self.trainer.iteration:
             return
-        self._clock = time.monotonic()
+        self._clock, self._tried = time.monotonic(), self.trainer.iteration
         self._write(f"{self.trainer.iteration:09d}", row)
+        self._took = time.monotonic() - self._clock
         self.saved = self.trainer.iteration
         if self.trainer.ranks.is_rank0:
             checkpoint.prune(self.folder.checkpoints, self.options.keep_last)

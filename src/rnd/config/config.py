@@ -125,7 +125,7 @@ class CheckpointConfig:
     """When checkpoints are written, and how many are kept."""
 
     every_minutes: NonNegativeFloat = recording_field(10.0)
-    """Minutes between checkpoints; 0: not by time."""
+    """Minutes between checkpoints; they are written after every tenth of the run too; 0: neither."""
     every_iterations: NonNegativeInt = recording_field(0)
     """Iterations between checkpoints; 0: by time only."""
     keep_last: PositiveInt = recording_field(2)

@@ -26,12 +26,14 @@ from rnd.device.devices import resolve_device
 from rnd.device.graphs import WARM_UP, uses_graphs
 from rnd.distributed import LostRankError, Ranks, process_group
 from rnd.envs.interface import VectorEnv
-from rnd.envs.registry import as_saved
+from rnd.envs.local import LocalEnvs
+from rnd.envs.registry import as_saved, cores
 from rnd.foundation.console import say
 from rnd.foundation.errors import InterruptedRunError, RunError
 from rnd.foundation.files import read_errors
 from rnd.foundation.text import count, duration
 from rnd.metrics.health import RunHealth
+from rnd.metrics.hints import Hints
 from rnd.metrics.metrics import CsvWriter, Row, RunInfo, Writers, check_writers, make_writers, read_csv, truncate
 from rnd.metrics.places import PlacesWriter
 from rnd.metrics.progress import Phase, Trend, shown
@@ -246,6 +248,7 @@ def loop(
     earlier = read_csv(checkpointer.folder.path / "metrics.csv")
     trend, health, warned = Trend(earlier), RunHealth(earlier, config), set[str]()
     compiling = WARM_UP + 1 if uses_graphs(config, trainer.device) else 0
+    hints = Hints(config, trainer.episodes, idle_cores(trainer))
     clock, estimated = time.monotonic(), False
     with Phase(console, "training", config.iterations * config.frames_per_rollout, trainer.frames) as phase:
         if compiling:
@@ -254,7 +257,8 @@ def loop(
         for number, row in enumerate(rows(trainer, checkpointer, last), 1):
             now = time.monotonic()
             seconds, clock = now - clock, now
-            writers.write(row, timing(trainer, seconds))
+            times = timing(trainer, seconds)
+            writers.write(row, times)
             trend.add(row)
             health.add(row)
             phase.advance(trainer.frames, row, trend)
@@ -262,9 +266,12 @@ def loop(
                 if (kind := warning.partition(":")[0]) not in warned:  # each kind once
                     warned.add(kind)
                     say(console, f"warning: {warning}")
+            for hint in hints.add(row, times):
+                say(console, hint)
             if number == compiling:
                 phase.restart()
-            if number > compiling and not estimated and phase.measured_seconds >= ESTIMATE_AFTER:
+            measured = phase.measured_seconds >= ESTIMATE_AFTER and trainer.frames < phase.total
+            if number > compiling and not estimated and measured:
                 estimated = True
                 left = f"{count(phase.total - trainer.frames)} frames left"
                 seconds_left = (phase.total - trainer.frames) / phase.rate
@@ -274,6 +281,13 @@ def loop(
             if trainer.ranks.all_max(checkpointer.due)[0]:
                 save_or_warn(checkpointer, row, console)
     return row, health.warnings()
+
+
+def idle_cores(trainer: Trainer) -> int:
+    """Cores for worker processes where environments are stepped one by one in this process, unless `--env.workers 0`
+    asked for that; 0 elsewhere."""
+    env = trainer.config.env
+    return min(cores(), env.num_envs) if isinstance(trainer.env, LocalEnvs) and env.workers is None else 0
 
 
 def timing(trainer: Trainer, seconds: float) -> Row:
@@ -318,7 +332,7 @@ def banner(trainer: Trainer, folder: RunFolder, console: Console) -> None:
     config, spec = trainer.config, trainer.env.spec
     parameters = sum(p.numel() for p in trainer.learner.parameters)
     first_choice = config.bonus == preset(config.env.id).bonus != "rnd"
-    chosen = " (first choice for such tasks; --bonus rnd is the paper's)" if first_choice else ""
+    chosen = " (first choice where rewards are sparse; --bonus rnd is the paper's)" if first_choice else ""
     say(
         console,
         f"{config.env.id}: {config.all_envs:,} environments ({spec.backend}), bonus {config.bonus}{chosen}, "

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from rnd import run
 from rnd.bonus.rnd import RND
-from rnd.config.presets import atari, small
+from rnd.config.presets import atari, preset, small
 from rnd.metrics.health import WINDOW, RunHealth
 from rnd.report.page import write_page
 from rnd.report.runs import read_run
@@ -115,6 +115,7 @@ def test_a_run_of_more_rows_than_a_table_may_have_ends_well(tmp_path, monkeypatc
 
 ZERO = {"frames": 30_000, "return_best": 0.0, "return_mean": 0.0, "length_mean": 300.0}
 SHORT = replace(small("MountainCar-v0"), bonus="rnd", frames=100_000)
+DEEP_SEA = replace(preset("rnd/DeepSea-10"), frames=100_000)
 
 
 @pytest.mark.parametrize(
@@ -126,8 +127,11 @@ SHORT = replace(small("MountainCar-v0"), bonus="rnd", frames=100_000)
         (ZERO | {"return_best": 1.0}, SHORT, ["the reward is not learned: it was found (best return 1)"]),
         (ZERO | {"return_best": 1.0, "return_mean": 0.3}, SHORT, []),
         (ZERO | {"return_best": 500.0, "return_mean": 500.0}, SHORT, []),  # as good as it gets
-        (ZERO, replace(SHORT, bonus="none"), ["try --bonus rnd"]),
+        (ZERO, replace(SHORT, bonus="none"), ["try --bonus noveld"]),  # the first choice for the task
         (ZERO, replace(SHORT, bonus="noveld"), ["try --bonus rnd"]),
+        (ZERO, replace(SHORT, bonus="e3b"), ["try --bonus noveld"]),
+        (ZERO, replace(DEEP_SEA, bonus="none"), ["try --bonus rnd (novelty)"]),
+        (ZERO, DEEP_SEA, ["try --bonus noveld"]),
         (ZERO | {"frames": 1e9}, atari("ALE/Pitfall-v5"), ["more frames"]),
         (ZERO, None, []),
     ],

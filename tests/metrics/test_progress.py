@@ -87,6 +87,13 @@ def test_a_run_estimates_its_time_once_and_not_from_single_iterations(tmp_path, 
     assert said.count("frames left: 0:00:") == 1 and "160 frames left" in said  # 3 of 8 iterations of 32 frames
 
 
+def test_a_finished_run_estimates_no_time(tmp_path, monkeypatch):
+    console, seconds = lines(), iter([0.1] * 7 + [4])
+    monkeypatch.setattr(Phase, "measured_seconds", property(lambda _: next(seconds)))
+    run.start(tiny(tmp_path), console)
+    assert "frames left" not in console.file.getvalue() and next(seconds, None) is None
+
+
 @pytest.mark.parametrize("compiles", [False, True])
 def test_a_run_estimates_its_time_after_compilation(compiles, tmp_path, monkeypatch):
     console, seen = lines(), []
@@ -116,7 +123,7 @@ def test_the_trend_says_when_rooms_and_best_return_last_rose():
     for million in range(1, 201):
         trend.add(row(million * 1e6, 6 if million >= 130 else 5, 2_600 if million >= 180 else 2_500, 10.0 * million))
     expected = [("newest room", "70 M frames ago"), ("newest best", "20 M frames ago")]
-    assert trend.texts() == [*expected, ("return 20 M frames ago", "1,800")]
+    assert trend.texts() == [*expected, ("return earlier", "1,800 (20 M frames ago)")]
 
 
 def test_a_resumed_run_knows_its_trend(tmp_path):

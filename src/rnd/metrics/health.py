@@ -9,6 +9,7 @@ from statistics import fmean
 from typing import Any
 
 from rnd.config import Config
+from rnd.config.presets import preset
 from rnd.metrics.metrics import Row
 
 WINDOW = 20
@@ -115,7 +116,8 @@ def ways_out(config: Config, row: Row) -> list[str]:
     """What to try where no reward is found: another bonus, another horizon, more frames."""
     if config.env.id.startswith("ALE/"):
         return [f"more frames (--frames; the paper's runs have 1,966,080,000, this one {config.frames:,})"]
-    bonus = {"none": "rnd", "noveld": "rnd"}.get(config.bonus, "noveld")
+    first = preset(config.env.id).bonus
+    bonus = first if config.bonus != first else "rnd" if first == "noveld" else "noveld"
     why = "first visits within an episode: better with doors, keys and mazes" if bonus == "noveld" else "novelty"
     found = [f"--bonus {bonus} ({why})"]
     length, horizon = row.get("length_mean") or 0, 1 / max(1 - config.gamma_int, 1e-6)

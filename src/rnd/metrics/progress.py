@@ -160,5 +160,5 @@ class Trend:
         found = [(title, f"{count(now - frames)} frames ago") for title, frames in rose]
         if now > self.frames[tenth]:
             before = significant(self.means[tenth])
-            found.append((f"return {count(now - self.frames[tenth])} frames ago", before))
+            found.append(("return earlier", f"{before} ({count(now - self.frames[tenth])} frames ago)"))
         return found

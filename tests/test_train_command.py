@@ -41,7 +41,8 @@ def test_a_config_file_is_the_start_and_flags_replace_its_values(started, tmp_pa
     cli.dispatch(["train", "CartPole-v1", "--bonus", "count", "--lr", "0.01", "--name", "first", *SMALL])
     (tmp_path / "config.json").write_text(json.dumps(started[0].to_dict()))
     cli.dispatch(["train", "--config", str(tmp_path / "config.json"), "--seed", "2"])
-    assert started[1] == replace(started[0], seed=2, name=None)
+    cli.dispatch(["train", "--config", str(tmp_path), "--seed", "2"])  # the folder of the run
+    assert started[1] == started[2] == replace(started[0], seed=2, name=None)
     with pytest.raises(UserError, match=r"names its environment, CartPole-v1; leave out MountainCar-v0"):
         cli.dispatch(["train", "MountainCar-v0", "--config", str(tmp_path / "config.json")])
     with pytest.raises(UserError, match=r"missing\.json cannot be read"):

@@ -19,7 +19,15 @@ import rnd
 from rnd import cli, run
 from rnd.checkpoint import checkpoint
 from rnd.checkpoint.checkpoint import sha256
-from rnd.checkpoint.export import CARD, export_agent, find_checkpoint, from_checkpoint, load_agent, write_tensors
+from rnd.checkpoint.export import (
+    CARD,
+    checkpoint_text,
+    export_agent,
+    find_checkpoint,
+    from_checkpoint,
+    load_agent,
+    write_tensors,
+)
 from rnd.checkpoint.packing import BLOCK, pack, unpack
 from rnd.checkpoint.parts import import_parts, parse_size
 from rnd.config.presets import preset
@@ -65,6 +73,24 @@ def fallen(trained, tmp_path) -> Path:
         changed = {"iteration": iteration, "frames": 64 * iteration, "score": score}
         checkpoint.write(path / "checkpoints", f"{iteration:09d}", saved.metadata | changed, saved.state)
     return path
+
+
+@pytest.mark.parametrize("command", ["resume", "evaluate", "watch", "export"])
+def test_the_name_of_a_run_leads_to_its_folder(command, tmp_path, monkeypatch):
+    (tmp_path / "runs" / "mine").mkdir(parents=True)
+    (tmp_path / "runs" / "mine" / "config.json").write_text("{}")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UserError, match=r"^mine .*; nearest: runs/mine$"):
+        cli.dispatch([command, "mine"])
+    with pytest.raises(UserError) as refused:
+        cli.dispatch([command, "yours"])
+    assert "nearest" not in str(refused.value)
+
+
+def test_the_score_of_a_checkpoint_has_three_digits():
+    card = {"iteration": 3, "frames": 1000, "score": 0.04567}
+    assert checkpoint_text(card) == "checkpoint: iteration 3, 1,000 frames, mean return 0.0457 of 100 episodes"
+    assert checkpoint_text(card | {"score": None}).endswith("no episode has ended")
 
 
 def test_the_best_checkpoint_instead_of_the_newest(fallen, tmp_path, capsys):

@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
+import rnd
 from rnd import cli, run
 from rnd.checkpoint import card, zoo
 from rnd.checkpoint.export import load_agent
@@ -84,6 +85,34 @@ def test_a_card_is_light_listed_and_played(folder, trained, capsys):
     assert f"{long}  " in listing(capsys)
     cli.dispatch(["export", str(trained), "--card", "--bonus", "yes"])
     assert load_agent(zoo.locate("zoo:run")).bonus is not None
+
+
+def test_the_folder_of_an_agent_is_its_file(folder, trained):
+    """Nothing is written into it, as with its file; a run is a run, even with such a file."""
+    before = sorted((folder / "pole").iterdir())
+    assert rnd.load(folder / "pole").path == zoo.locate(str(folder / "pole")) == folder / "pole" / zoo.AGENT
+    cli.dispatch(["evaluate", str(folder / "pole"), "--episodes", "2", "--device", "cpu"])
+    assert sorted((folder / "pole").iterdir()) == before and Path("runs/evaluate/pole.json").exists()
+    run = Path(shutil.copytree(trained, "run"))
+    shutil.copy(folder / "pole" / zoo.AGENT, run)
+    assert zoo.locate("run") == run
+    shutil.rmtree(run / "checkpoints")
+    assert zoo.locate("run") == run / zoo.AGENT
+
+
+def test_a_folder_without_a_trace_says_how_to_make_one(folder, trained):
+    for target, path in (
+        ("zoo:pole", folder / "pole"),
+        (str(folder / "pole"), folder / "pole"),
+        (str(trained), trained),
+    ):
+        with pytest.raises(UserError, match=f"^{path} has no trace.json; to make one: rnd evaluate {target} --trace$"):
+            cli.dispatch(["replay", target])
+    cli.dispatch(
+        ["evaluate", "zoo:pole", "--episodes", "2", "--device", "cpu", "--trace", str(folder / "pole/trace.json")]
+    )
+    for target in ("zoo:pole", str(folder / "pole"), str(folder / "pole" / zoo.AGENT)):
+        cli.dispatch(["replay", target])
 
 
 def test_tables_keep_the_first_and_the_last_row_and_all_of_the_time(own, tmp_path, monkeypatch):

@@ -22,6 +22,7 @@ from rnd.bonus import make_bonus
 from rnd.bonus.base import BonusModule
 from rnd.checkpoint import checkpoint, trust
 from rnd.checkpoint.checkpoint import Checkpoint, largest
+from rnd.checkpoint.folder import nearest_run
 from rnd.checkpoint.metadata import check_types, shape_mismatch, spec_from_dict
 from rnd.checkpoint.packing import decompress
 from rnd.checkpoint.tensors import tensor_bytes
@@ -32,6 +33,7 @@ from rnd.data.normalize import ReturnScaler
 from rnd.foundation.console import warn
 from rnd.foundation.errors import UserError
 from rnd.foundation.files import make_folder, read_errors, read_file, write_atomically, write_json
+from rnd.foundation.text import significant
 from rnd.models.policy import make_policy
 from rnd.models.policy.base import Policy
 
@@ -67,7 +69,8 @@ def load_agent(
     """
     path = Path(path)
     if not path.exists():
-        raise UserError(f"{path} does not exist; name a run folder, a checkpoint or an exported .safetensors file")
+        what = nearest_run(path) or "; name a run folder, a checkpoint or an exported .safetensors file"
+        raise UserError(f"{path} does not exist{what}")
     with read_errors(path, "an agent exported by rnd"):
         card, tensors = card_and_tensors(path, best)
         config = Config.from_dict(card["config"])
@@ -122,9 +125,9 @@ def find_checkpoint(path: Path, best: bool = False) -> Checkpoint:
 
 def checkpoint_text(card: dict[str, Any], best: bool = False) -> str:
     """Which checkpoint an agent comes from, in one line."""
-    score = "no episode has ended" if card["score"] is None else f"mean return {card['score']:,.1f} of 100 episodes"
-    chosen = "best checkpoint" if best else "checkpoint"
-    return f"{chosen}: iteration {card['iteration']:,}, {card['frames']:,} frames, {score}"
+    score, chosen = card["score"], "best checkpoint" if best else "checkpoint"
+    text = "no episode has ended" if score is None else f"mean return {significant(score)} of 100 episodes"
+    return f"{chosen}: iteration {card['iteration']:,}, {card['frames']:,} frames, {text}"
 
 
 def from_checkpoint(saved: Checkpoint) -> tuple[dict[str, Any], dict[str, Tensor]]:

@@ -30,6 +30,12 @@ FOLDERS = ("checkpoints", "tensorboard")
 LONGEST_NAME = 128  # bytes
 
 
+def nearest_run(path: Path) -> str:
+    """Advice for the name of a run without its folder; empty where no run has it."""
+    run = Path(Config.out) / path
+    return f"; nearest: {run}" if (run / "config.json").is_file() else ""
+
+
 class RunFolder:
     """`config.json`, `run.json`, metrics, checkpoints and images of one run."""
 
@@ -60,7 +66,7 @@ class RunFolder:
         if path.is_symlink():
             raise UserError(f"{path} is a symbolic link; name the run folder itself: {os.path.realpath(path)}")
         if not (path / "config.json").is_file():
-            raise UserError(f"{path} is not a run folder: it has no config.json")
+            raise UserError(f"{path} is not a run folder: it has no config.json{nearest_run(path)}")
         inside = path.resolve()
         for parent, folders, files in os.walk(inside):
             for entry in (Path(parent, name) for name in (*folders, *files)):

@@ -189,10 +189,12 @@ def source(named: str | None = None) -> Source:
 
 
 def locate(target: str, named: str | None = None) -> Path:
-    """The path of a run, a file, or an agent of the zoo, which is checked against the index and downloaded if needed.
-    `named`: the source, instead of $RND_ZOO."""
+    """The path of a run, a file (also by the name of its folder in a zoo), or an agent of the zoo, which is checked
+    against the index and downloaded if needed. `named`: the source, instead of $RND_ZOO."""
     if not target.startswith(PREFIX):
-        return Path(target)
+        path = Path(target)
+        only_agent = (path / AGENT).is_file() and not (path / "checkpoints").exists()
+        return path / AGENT if only_agent else path
     name, where, known = target.removeprefix(PREFIX), source(named), index()
     here = names(where) if isinstance(where, Path) else []
     if name not in {*here, *known}:

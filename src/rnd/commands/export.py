@@ -47,6 +47,7 @@ def main(arguments: list[str]) -> None:
     from rnd.checkpoint import zoo
     from rnd.checkpoint.card import write_card
     from rnd.checkpoint.export import checkpoint_text, export_agent, one_checkpoint, unpacked_name
+    from rnd.checkpoint.folder import nearest_run
     from rnd.checkpoint.parts import export_parts, parse_size
     from rnd.foundation.files import read_json
 
@@ -54,7 +55,7 @@ def main(arguments: list[str]) -> None:
     if options.best and run.is_file():
         raise one_checkpoint(run, "an exported agent")
     if not (run / "config.json").is_file():
-        raise UserError(f"{run} is not a run folder: it has no config.json")
+        raise UserError(f"{run} is not a run folder: it has no config.json{nearest_run(run)}")
 
     if options.half and (options.checkpoint or options.max_part):
         raise UserError(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from rnd.cli import parse, positional
+from rnd.foundation.errors import UserError
 
 DESCRIPTION = (
     "Play the actions of a trace that `rnd evaluate --trace` wrote. An Atari game is played in the native core and in "
@@ -36,8 +37,10 @@ def main(arguments: list[str]) -> None:
     from rnd.training.trace import read_trace
 
     console, path = Console(), zoo.locate(target, options.zoo)
-    if target.startswith(zoo.PREFIX):
+    if path.name == zoo.AGENT:  # the trace is beside it
         path = path.parent
+    if path.is_dir() and not (path / zoo.TRACE).exists():
+        raise UserError(f"{path} has no {zoo.TRACE}; to make one: rnd evaluate {target} --trace")
     path = path / zoo.TRACE if path.is_dir() else path
     trace = read_trace(path)
     trust.check(trace.config, path, options.trust)

@@ -29,7 +29,8 @@ class StartFlags(Config):
     """The config of a run, and what it starts from."""
 
     config: str | None = None
-    """Start from this config.json instead of a game's defaults; every other flag replaces a value of it."""
+    """Start from this config.json, or that of this run folder, instead of a game's defaults; every other flag replaces
+    a value of it."""
     trust: bool = False
     """With --config: run the code that it names (module:attribute), though you have not trained with it."""
     recipe: str = "paper"
@@ -118,10 +119,11 @@ def flags_of(config: Config, cls: type[F]) -> F:
 
 
 def read_config(path: Path, trusted: bool) -> Config:
-    """The config of another run, without its name: the new run gets one of its own."""
+    """The config of another run (or of its folder), without its name: the new run gets one of its own."""
     from rnd.checkpoint import trust
     from rnd.foundation.files import read_errors, read_json
 
+    path = path / "config.json" if path.is_dir() else path
     with read_errors(path, "a config"):
         config = Config.from_dict(read_json(path))
     trust.check(config, path, trusted)

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 from contextlib import closing
+from fractions import Fraction
 
 import gymnasium
 import numpy as np
 import pytest
+import torch
 from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
@@ -16,6 +19,7 @@ from rnd import envs
 from rnd.config import Config, EnvConfig
 from rnd.envs.gym_env import ActionTranslator, GymEnv
 from rnd.envs.observations import make_encoder
+from rnd.envs.spaces import ObservationEncoder
 from rnd.envs.spec import ActionSpec, buffer_layout
 from rnd.foundation.errors import RunError, UserError
 
@@ -58,6 +62,18 @@ def test_observations_that_no_network_here_can_read_are_refused(space):
 def test_a_text_beside_numbers_is_left_out_and_named():
     spec, _ = make_encoder(spaces.Dict({"a": spaces.Discrete(2), "b": spaces.Tuple([spaces.Text(5)])}), "test")
     assert spec.notes == ("test: the networks do not see its text b.0",)
+
+
+def test_an_empty_box_has_nothing_to_read():
+    empty, vector = spaces.Box(-1, 1, (0,)), spaces.Box(-1, 1, (2,))
+    image = spaces.Box(0, 255, (84, 84), np.uint8)
+    obs = {"a": np.zeros(0, np.float32), "b": np.array([0.5, -0.5], np.float32), "c": np.full((84, 84), 7, np.uint8)}
+    assert encoded(spaces.Dict({"a": empty, "b": vector}), obs).tolist() == [0.5, -0.5]
+    assert (encoded(spaces.Dict({"a": spaces.Box(0, 1, (0, 3)), "c": image}), obs) == 7).all()
+    batch = {"a": np.zeros((5, 0), np.float32), "b": np.zeros((5, 2), np.float32)}
+    assert ObservationEncoder(spaces.Dict({"a": empty, "b": vector}))(batch).shape == (5, 2)
+    with pytest.raises(UserError, match="test has no observation that a network can read"):
+        make_encoder(empty, "test")
 
 
 def test_what_is_one_hot_is_known():
@@ -272,6 +288,39 @@ class Walk(gymnasium.Env):
 
     def _observation(self):
         return np.array([self.steps, self.mark], np.float32)
+
+
+class Rewarding(Walk):
+    """Its rewards are the numbers of its steps, in a form that a test chooses."""
+
+    form: Callable[[float], object] = float
+
+    def step(self, action):
+        obs, _, terminated, truncated, info = super().step(action)
+        return obs, type(self).form(self.steps), terminated, truncated, info
+
+
+@pytest.mark.parametrize(
+    "form", [int, np.float32, np.array, lambda x: np.array([x]), lambda x: torch.tensor([[x]]), Fraction]
+)
+@pytest.mark.filterwarnings("error")
+def test_a_reward_may_be_an_array_of_one_number(form, monkeypatch):
+    monkeypatch.setattr(Rewarding, "form", staticmethod(form))
+    with closing(envs.make(config("test_gym:Rewarding", 1))) as env:
+        env.reset()
+        assert [float(env.step(np.ones(1, int)).reward[0]) for _ in range(3)] == [1.0, 2.0, 3.0]
+
+
+@pytest.mark.parametrize(
+    ("form", "said"),
+    [(lambda x: np.array([x, x]), r"array\(\[1, 1\]\)"), (lambda x: None, "None"), (lambda x: "a", "'a'")],
+)
+def test_a_reward_that_is_no_number_is_named(form, said, monkeypatch):
+    monkeypatch.setattr(Rewarding, "form", staticmethod(form))
+    with closing(envs.make(config("test_gym:Rewarding", 2))) as env:
+        env.reset()
+        with pytest.raises(RunError, match=f"environment 0: its reward is {said}, not one number"):
+            env.step(np.ones(2, int))
 
 
 def walks(num_envs: int, mode: AutoresetMode) -> SyncVectorEnv:

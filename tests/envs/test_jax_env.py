@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
 from types import SimpleNamespace
 
@@ -195,6 +196,19 @@ def test_cells_of_navix_are_one_hot():
 def test_unknown_names_are_refused_with_the_nearest(gymnax):
     with pytest.raises(UserError, match="gymnax has no environment CartPol-v1; nearest: CartPole-v1"):
         make_jax_env("gymnax:CartPol-v1")
+
+
+def test_a_package_that_a_suite_does_not_name_is_named(monkeypatch):
+    """gymnax imports six without requiring it."""
+
+    def missing(name):
+        raise ModuleNotFoundError("No module named 'six'", name="six.moves")
+
+    monkeypatch.setattr(importlib, "import_module", missing)
+    with pytest.raises(
+        UserError, match=r"gymnax:CartPole-v1 cannot be made \(No module named 'six'\): pip install six$"
+    ):
+        make_jax_env("gymnax:CartPole-v1")
 
 
 @pytest.mark.parametrize(("missing", "command"), [("jax", "jax craftax"), ("craftax", "craftax"), ("brax", "brax")])

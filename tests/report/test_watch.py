@@ -3,14 +3,17 @@
 import csv
 import io
 import json
+import os
 import sys
 from dataclasses import replace
 from types import SimpleNamespace
 
 import cv2
+import gymnasium
 import numpy as np
 import pytest
 import torch
+from gymnasium.envs.classic_control import CartPoleEnv
 from rich.console import Console
 
 from helpers import quiet
@@ -24,7 +27,7 @@ from rnd.foundation.errors import UserError
 from rnd.models.policy.mlp import WidthOptions
 from rnd.report.events import Events
 from rnd.report.options import WatchOptions
-from rnd.report.play import Camera, PlayedEpisode, PlayedStep, as_image, environment, episode, play, screen
+from rnd.report.play import Camera, PlayedEpisode, PlayedStep, _image_of, as_image, environment, episode, play, screen
 from rnd.report.strip import draw_strip, events_near
 from rnd.report.video import ACCENT, CURVE, GAME, HEIGHT, WIDTH, Overlay
 from rnd.report.watch import watch
@@ -327,6 +330,46 @@ def test_an_exported_agent_plays_as_its_run_does(trained, tmp_path):
         for path, name in ((trained, "run"), (file, "file"))
     )
     assert run_table.read_text() == file_table.read_text()
+
+
+class Undrawable(CartPoleEnv):
+    """Its renderer lacks something, as that of MuJoCo on a machine without a screen."""
+
+    def render(self):
+        raise RuntimeError("no\nscreen")
+
+
+def test_an_environment_that_cannot_be_drawn_shows_what_the_networks_read(capfd, monkeypatch):
+    gymnasium.register("Undrawable-v0", Undrawable)
+    for number in range(2):
+        env, single_env = environment(small("Undrawable-v0"), 1, number)
+        env.reset()
+        assert np.array_equal(screen(single_env, np.array([1.0])), np.full((1, 1, 3), 255))
+        env.close()
+    said = "Undrawable-v0 cannot be drawn (RuntimeError: no screen): what the networks read is shown\n"
+    assert capfd.readouterr().err == said
+    del gymnasium.registry["Undrawable-v0"]
+
+
+@pytest.mark.parametrize(
+    ("platform", "given", "expected"),
+    [
+        ("linux", {}, "egl"),
+        ("linux", {"DISPLAY": ":0"}, None),
+        ("linux", {"MUJOCO_GL": "osmesa"}, "osmesa"),
+        ("darwin", {}, None),  # there egl is an error
+    ],
+)
+def test_mujoco_draws_without_a_screen(platform, given, expected, monkeypatch):
+    for name in ("DISPLAY", "WAYLAND_DISPLAY", "MUJOCO_GL"):
+        monkeypatch.setenv(name, "")
+        monkeypatch.delenv(name)  # with what is set below it
+    for name, value in given.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(sys, "platform", platform)
+    _image_of.cache_clear()
+    _image_of("FrozenLake-v1")
+    assert os.environ.get("MUJOCO_GL") == expected
 
 
 def test_a_reward_in_every_step_is_no_event():

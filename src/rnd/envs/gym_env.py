@@ -36,6 +36,16 @@ TRIAL_STEPS, TRIAL_SECONDS = 32, 1.0
 """How long an environment is played to find out whether it repeats itself."""
 
 
+def one_number(reward: Any) -> float:
+    """A reward, which some environments return as an array of one number."""
+    if isinstance(reward, int | float):
+        return reward
+    try:
+        return float(np.asarray(reward).item())
+    except (TypeError, ValueError):
+        raise RunError(f"its reward is {reward!r:.60}, not one number") from None
+
+
 class GymEnv(Env):
     """One Gymnasium environment with same-step reset."""
 
@@ -77,7 +87,7 @@ class GymEnv(Env):
             return
         obs, reward, terminated, truncated, _ = self._act(out["action"][i])
         truncated = truncated or len(self.log) >= self.max_log
-        out["reward"][i] = reward
+        out["reward"][i] = one_number(reward)
         out["terminated"][i] = terminated
         out["truncated"][i] = truncated and not terminated
         ended = "final_" if terminated or truncated else ""

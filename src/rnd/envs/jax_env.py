@@ -79,7 +79,8 @@ def make_jax_env(env_id: str, num_envs: int = 1, device: Any = "cpu") -> JaxEnv:
         importlib.import_module("jax")
         package = importlib.import_module(suite)
     except ImportError as error:
-        packages = f"jax {suite}" if error.name == "jax" else suite
+        missing = (error.name or suite).partition(".")[0]  # which may be one that the suite forgets to name
+        packages = f"jax {suite}" if missing == "jax" else missing
         raise UserError(f"{env_id} cannot be made ({error}): pip install {packages}") from error
     make = {"gymnax": gymnax_suite, "craftax": craftax_suite, "navix": navix_suite, "brax": brax_suite}[suite]
     return JaxEnv(make(package, name), num_envs, torch.device(device), STARTS.get(suite, EACH_ITS_OWN))

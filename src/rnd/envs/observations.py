@@ -79,7 +79,7 @@ class Parts(NamedTuple):
 
 def parts_of(space: Any, env_id: str, reads: Reads = "all") -> Parts:
     """Take a space apart. The order is that of the space."""
-    entries = dict(leaves_of(space))
+    entries = {path: leaf for path, leaf in leaves_of(space) if not is_empty(leaf)}
     leaves = {path: leaf for path, leaf in entries.items() if not is_text(leaf)}
     kinds = {path: type(leaf).__name__ for path, leaf in entries.items()}
     grid = is_minigrid(env_id) or "MissionSpace" in kinds.values()
@@ -147,6 +147,11 @@ def subspaces(space: Any) -> list[tuple[Any, Any]]:
 
 def names_of(paths: Iterable[Path]) -> str:
     return ", ".join(".".join(map(str, path)) for path in paths)
+
+
+def is_empty(space: Any) -> bool:
+    """Whether a space has no number."""
+    return type(space).__name__ == "Box" and 0 in space.shape
 
 
 def is_text(space: Any) -> bool:

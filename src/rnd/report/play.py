@@ -7,8 +7,10 @@ where it does so there.
 
 from __future__ import annotations
 
+import functools
 import math
 import os
+import sys
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass, field, replace
@@ -29,6 +31,7 @@ from rnd.envs.interface import VectorEnv
 from rnd.envs.local import LocalEnvs
 from rnd.envs.spec import SCREEN
 from rnd.envs.splitmix import environment_seed
+from rnd.foundation.console import warn
 from rnd.foundation.errors import UserError
 from rnd.plugins.episodes import EpisodeFeatures, EpisodeMemory, episodes_of
 from rnd.report.events import Events
@@ -189,17 +192,24 @@ def environment(config: Config, seed: int, number: int) -> tuple[VectorEnv, Any]
     return LocalEnvs(lambda _: single_env, 1), single_env
 
 
+@functools.cache
 def _image_of(env_id: str) -> dict[str, str]:
     """The arguments that make an environment render images, if it can; some need a package (CartPole: pygame)."""
     import gymnasium
 
     os.environ.setdefault("SDL_VIDEODRIVER", "dummy")  # images, but no window
+    if sys.platform == "linux" and not {"DISPLAY", "WAYLAND_DISPLAY"} & os.environ.keys():
+        os.environ.setdefault("MUJOCO_GL", "egl")  # what MuJoCo would take needs a screen
     mode = {"render_mode": "rgb_array"}
     try:
         with closing(gym_factory(env_id)(**mode)) as env:
             env.reset(seed=0)
             return mode if isinstance(env.render(), np.ndarray) else {}
     except (UserError, gymnasium.error.Error, ImportError, TypeError, ValueError):
+        return {}  # it has no images, or lacks a package for them
+    except Exception as error:  # whatever its renderer raises
+        text = " ".join(f"{type(error).__name__}: {error}".split())
+        warn(f"{env_id} cannot be drawn ({text}): what the networks read is shown")
         return {}
 
 

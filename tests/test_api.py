@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import gymnasium
 import numpy as np
 import pytest
@@ -92,6 +95,32 @@ def test_an_exported_file_is_the_same_agent(agent, tmp_path):
 def test_mistakes_in_overrides_are_one_line(overrides, message, tmp_path):
     with pytest.raises(UserError, match=message):
         rnd.train("CartPole-v1", out=str(tmp_path), **overrides)
+
+
+def test_an_environment_is_given_by_its_name(tmp_path):
+    with pytest.raises(UserError, match=r"takes a name, not function: .* 'module:function'"):
+        rnd.train(lambda: None, out=str(tmp_path))  # type: ignore[arg-type]
+
+
+def test_a_function_of_a_script_is_named_by_main(tmp_path):
+    """As the message says."""
+    script = tmp_path / "script.py"
+    script.write_text(SCRIPT)
+    done = subprocess.run([sys.executable, str(script)], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0 and "trained __main__:make" in done.stdout, done.stderr
+
+
+SCRIPT = """
+import gymnasium
+import rnd
+
+def make():
+    return gymnasium.make("CartPole-v1")
+
+if __name__ == "__main__":
+    agent = rnd.train("__main__:make", frames=512, env={"num_envs": 4}, quiet=True, device="cpu")
+    print("trained", agent.config.env.id)
+"""
 
 
 def test_public_names_exist():

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from ale_py import roms
 
-from rnd import cli
-from rnd.cli import OTHER_NAMES, positionals, share_cores
+from rnd import _share_cores, cli
+from rnd.cli import OTHER_NAMES, positionals
 from rnd.commands.completion import tables
 from rnd.config import Config
 from rnd.config.flags import declared
@@ -127,19 +127,16 @@ def test_names_and_flags_come_in_any_order():
 def test_threads_do_not_spin_long_unless_told_to(given, expected, monkeypatch):
     for name in ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY"):
         monkeypatch.setenv(name, given[name]) if name in given else monkeypatch.delenv(name, raising=False)
-    share_cores()
+    _share_cores()
     assert os.environ.pop("GOMP_SPINCOUNT", None) == expected
 
 
-def test_that_is_settled_before_anything_is_loaded():
-    code = (
-        "import os; os.environ.pop('GOMP_SPINCOUNT', None); from rnd import cli\n"
-        "try: cli.main(['--version'])\n"
-        "finally: print('rounds', os.environ.get('GOMP_SPINCOUNT'))"
-    )
-    environment = {name: value for name, value in os.environ.items() if name != "OMP_WAIT_POLICY"}
+@pytest.mark.parametrize("module", ["rnd", "rnd.cli"])
+def test_that_is_settled_before_torch_is_imported(module):
+    code = f"import os, sys, {module}; print('rounds', os.environ['GOMP_SPINCOUNT'], 'torch' in sys.modules)"
+    environment = {name: os.environ[name] for name in os.environ if name not in ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT")}
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment)
-    assert "rounds 1000" in done.stdout, done.stderr
+    assert done.stdout == "rounds 1000 False\n", done.stderr
 
 
 def test_a_checkpoint_is_not_exported_in_16_bits(tmp_path):

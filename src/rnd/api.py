@@ -46,6 +46,11 @@ def train(game: str | Config = DEFAULT_JOB, *, quiet: bool = False, **overrides:
 
     from rnd import run
 
+    if not isinstance(game, str | Config):
+        raise UserError(
+            f"rnd.train takes a name, not {type(game).__name__}: a Gymnasium id, or 'module:function' for a function "
+            "that makes your environment; of a notebook or script it is '__main__:function'"
+        )
     env = overrides.get("env")
     given: Any = env.get("reads") if isinstance(env, dict) else getattr(env, "reads", None)
     config = game if isinstance(game, Config) else starting_config(game, overrides, given or "all")

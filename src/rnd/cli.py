@@ -6,7 +6,6 @@ import contextlib
 import importlib
 import io
 import itertools
-import os
 import re
 import sys
 from collections.abc import Callable, Sequence
@@ -69,7 +68,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Entry point of the `rnd` command."""
     arguments = list(sys.argv[1:] if arguments is None else arguments)
     protect_output()
-    share_cores()
     try:
         sys.exit(dispatch(arguments))
     except (UserError, RunError) as error:
@@ -82,16 +80,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
         fail(": ".join(str(text) for text in (error.filename, error.strerror or error) if text), 1)
     except KeyboardInterrupt:
         fail("interrupted", 130)
-
-
-def share_cores() -> None:
-    """Shorten the spinning wait of PyTorch's threads; must run before torch is imported.
-
-    By default they spin for milliseconds, and two runs on one machine take ten times as long. 1,000 rounds are
-    GNU OpenMP's own value for a machine with more threads than cores.
-    """
-    if "OMP_WAIT_POLICY" not in os.environ:
-        os.environ.setdefault("GOMP_SPINCOUNT", "1000")
 
 
 def dispatch(arguments: list[str]) -> int:

@@ -348,6 +348,29 @@ def test_forgotten_updates_are_noticed_before_the_memory_is_full(monkeypatch):
             bonus.observe(np.zeros((1, 3)))
 
 
+def test_steps_that_are_never_learned_from_are_named_once(monkeypatch, recwarn):
+    monkeypatch.setattr("rnd.plugins.bonus.MANY_PENDING", 100)
+    bonus, own = (rnd.Bonus("rnd", SPACES["vector"], **SMALL | changes) for changes in ({}, {"update_every": 50}))
+    for i in range(250):
+        bonus.observe(np.zeros((1, 3)))
+        own.observe(np.zeros((1, 3)))
+        assert len(recwarn) == (i >= 99)
+    assert "100 observed steps wait for an update" in str(recwarn[0].message) and recwarn[0].filename == __file__
+    bonus.update()
+    bonus.observe(np.zeros((100, 1, 3)))
+    assert len(recwarn) == 2
+
+
+def test_the_space_of_all_environments_is_noticed():
+    bonus = rnd.Bonus("rnd", spaces.Box(-1, 1, (4, 3)), num_envs=4, features=8, hidden=8, device="cpu")
+    with pytest.raises(UserError, match=r"not \(\); if the space is that of all environments, give envs.single_obs"):
+        bonus.observe(np.zeros((4, 3), np.float32))
+    for space, obs in ((SPACES["vector"], np.zeros(3)), (SPACES["discrete"], np.array(2))):  # one observation of four
+        bonus = rnd.Bonus("rnd", space, num_envs=4, features=8, hidden=8, device="cpu")
+        with pytest.raises(UserError, match=r"for 4 environments, not \(\)$"):
+            bonus.observe(obs)
+
+
 def test_threads_take_turns():
     """Each observes 50 steps; updates come between them, and every step is learned from once."""
     bonus = rnd.Bonus("rnd", SPACES["vector"], num_envs=2, update_every=4, epochs=1, **SMALL)

@@ -249,6 +249,12 @@ def test_rndppo_bootstraps_the_extrinsic_stream_at_a_time_limit_and_never_cuts_t
     assert (given["gamma_ext"], given["gamma_int"], given["episodic_int"]) == (0.999, 0.99, False)
 
 
+def test_rndppo_refuses_a_bonus_that_is_made_already():
+    bonus = rnd.Bonus("rnd", spaces.Box(-1, 1, (4,)))
+    with pytest.raises(UserError, match="makes its bonus itself: give its name"):
+        RNDPPO("MlpPolicy", "CartPole-v1", bonus=bonus)
+
+
 def test_rndppo_refuses_a_policy_with_one_value_head():
     with pytest.raises(UserError, match="TwoValueHeads"):
         RNDPPO(sb3.ppo.MlpPolicy, make_vec_env("CartPole-v1", 2), **RNDPPO_SMALL)

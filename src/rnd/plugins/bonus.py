@@ -12,6 +12,7 @@ import copy
 import dataclasses
 import math
 import threading
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -35,8 +36,8 @@ from rnd.plugins.steps import StepEncoder, Steps, joined
 from rnd.training.adam import Adam, Group
 from rnd.training.ppo import NonFiniteLossError
 
-MAX_PENDING = 2**31
-"""Bytes of observations that may wait for an update."""
+MANY_PENDING, MAX_PENDING = 2**14, 2**31
+"""Steps that wait for an update when a warning says so, and bytes of observations that may wait for one."""
 
 
 class Bonus:
@@ -205,7 +206,9 @@ class Bonus:
         lead = self.encoder.observations.lead(next_obs)
         if len(lead) not in (1, 2) or lead[-1] != self.num_envs:
             n = self.num_envs
-            raise UserError(f"observe() reads ({n}, ...) or (T, {n}, ...) for {n} environments, not {lead}")
+            of_all = not lead and (self.observation_space.shape or ())[:1] == (n,)
+            hint = "; if the space is that of all environments, give envs.single_observation_space" if of_all else ""
+            raise UserError(f"observe() reads ({n}, ...) or (T, {n}, ...) for {n} environments, not {lead}{hint}")
         shape = lead if len(lead) == 2 else (1, *lead)
         steps = self.encoder(next_obs, obs, actions, shape, valid)
         steps = self._scored(steps, done)
@@ -256,11 +259,13 @@ class Bonus:
         self._waiting += len(steps.raw)
         if self.update_every is not None and self._waiting >= self.update_every:
             self.update()
-        elif self._waiting * math.prod(steps.next_obs.shape[1:]) * steps.next_obs.itemsize > MAX_PENDING:
-            raise UserError(
-                f"{self._waiting:,} observed steps wait for an update; call bonus.update() after each rollout, "
-                "or make the bonus with update_every=128"
-            )
+            return
+        advice = "call bonus.update() after each rollout, or make the bonus with update_every=128"
+        if self._waiting * math.prod(steps.next_obs.shape[1:]) * steps.next_obs.itemsize > MAX_PENDING:
+            raise UserError(f"{self._waiting:,} observed steps wait for an update; {advice}")
+        if self._waiting - len(steps.raw) < MANY_PENDING <= self._waiting:
+            lost = "the bonus has not learned from them, and memory grows"
+            warnings.warn(f"{self._waiting:,} observed steps wait for an update: {lost}; {advice}", stacklevel=4)
 
     # --- learning ------------------------------------------------------------------------------
 

@@ -213,6 +213,8 @@ class RNDPPO(PPO):
         _init_setup_model: bool = True,
         **ppo: Any,
     ):
+        if not isinstance(bonus, str):
+            raise UserError("RNDPPO makes its bonus itself: give its name, bonus='rnd', and options as bonus_kwargs")
         env = None if env is None else maybe_make_env(env, ppo.get("verbose", 0))
         # `load` sets the model up later, after it has set what was saved. Agents of rnd 0.2 and before have not saved
         # the sizes of their bonus: they are the paper's.

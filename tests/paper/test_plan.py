@@ -169,6 +169,14 @@ def test_a_dry_run_prints_every_run_and_writes_nothing(tmp_path, capsys):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_the_names_of_arms_are_whole_in_a_narrow_terminal(tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "70")
+    assert command("efficiency", "--list", "--scale", "1e-5", "--out", str(tmp_path)) == 0
+    lines = capsys.readouterr().out.splitlines()
+    names = [arm.name for arm in EXPERIMENTS["efficiency"]().arms]
+    assert all(any(line.startswith(f"{name} ") for line in lines) for name in names)
+
+
 def test_the_list_of_all_experiments(capsys):
     assert command("--list") == 0
     out = capsys.readouterr().out

@@ -75,6 +75,14 @@ def test_a_best_return_of_zero_is_a_result(tmp_path):
     assert found["best return"] == "0" and "rooms" not in found
 
 
+def test_what_is_the_most_of_several_runs_says_so():
+    runs = [read_run(STORED / name) for name in ("rnd-s1", "rnd-s2")]
+    one, both = dict(facts(Group("rnd", runs[:1], 0))), dict(facts(Group("rnd", runs, 0)))
+    most = {name: str(int(max(run.last(name) for run in runs))) for name in ("rooms", "places")}
+    assert one["rooms"] == f"{runs[0].last('rooms'):.0f}" and "rooms, most of a run" not in one
+    assert both["rooms, most of a run"] == most["rooms"] and "rooms" not in both and "best return" in both
+
+
 def test_names_are_escaped(tmp_path):
     shutil.copytree(STORED / "rnd-s1", tmp_path / "<script>alert(1)")
     text = page_of(tmp_path, tmp_path / "<script>alert(1)")

@@ -71,7 +71,9 @@ def test_another_bonus_is_judged_with_what_it_brings():
     ("over", "hint"),
     [
         ("lrr", "nearest: lr"),
-        ("CartPole-v1", "no field that can be searched"),
+        ("CartPole-v1", "the game stands before --over"),
+        ("my_module:make", "the game stands before --over"),
+        ("bonus-lrr=1,2", "--over 'bonus-lrr': no field that can be searched; nearest: bonus_lr"),
         ("frames", "no field that can be searched"),
         ("device", "no field that can be searched"),
         ("bonus_options.clip", "write bonus_options.clip=LOW..HIGH"),

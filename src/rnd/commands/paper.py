@@ -165,7 +165,7 @@ def _list(experiment: Experiment, chosen: list[PlannedRun], scale: Scale, out: P
         speed = frames_per_second(experiment, chosen, out)
     table = Table(box=None, pad_edge=False)
     for title in ("arm", "bonus", "policy", "envs", "frames per run", "seeds", "estimated time here"):
-        table.add_column(title, overflow="fold")
+        table.add_column(title, overflow="fold", no_wrap=title == "arm")
     total = 0.0
     for arm in experiment.arms:
         own = [planned for planned in chosen if planned.group == arm.name]

@@ -216,7 +216,9 @@ def facts(group: Group) -> list[tuple[str, str]]:
         same = name == "places" and no_places([group])
         counted = name == "return_best" or values(name).any()  # a best return of 0 is a result, 0 rooms are none
         if len(values(name)) and counted and not same:
-            found.append(("best return" if name == "return_best" else name, number(float(values(name).max()))))
+            one = len(values(name)) == 1
+            title = "best return" if name == "return_best" else name if one else f"{name}, most of a run"
+            found.append((title, number(float(values(name).max()))))
     speeds = [run.timing["frames_per_second"] for run in group.runs if len(run.timing.get("frames_per_second", ()))]
     if speeds:
         found.append(("frames/s", count(float(np.median(np.concatenate(speeds))))))

@@ -117,7 +117,8 @@ def space_of(config: Config, over: Sequence[str]) -> Space:
         name = flag.replace("-", "_")
         known = [field for field in config.named("experiment") if field not in FIXED]
         if name not in known:
-            raise UserError(f"--over {name!r:.60}: no field that can be searched; {nearest(name, known)}")
+            place = "; the game stands before --over" if text[:1].isupper() or "/" in text or ":" in text else ""
+            raise UserError(f"--over {flag!r:.60}: no field that can be searched; {nearest(name, known)}{place}")
         if name in found:
             raise UserError(f"--over names {name} twice")
         start = start_value(config, name)

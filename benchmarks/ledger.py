@@ -46,8 +46,10 @@ COLUMNS = (
 )
 """best: highest return of an episode. mean_last: the mean where the run ends. What is not known is empty."""
 PUBLIC = {name: value for name, value in EFFICIENCY_ARMS["public"].items() if name != "bonus"}
-LONG = {"snd": RECIPES["snd"], "public": PUBLIC}
-"""Settings that are many, and further settings often change: they have a name in the table."""
+SND = RECIPES["snd"]
+LONG = (("snd", SND), ("snd", {k: v for k, v in SND.items() if k != "bonus_scale"}), ("public", PUBLIC))
+"""Settings that are many, and further settings often change: they have a name in the table. Runs of `snd` have several
+scales."""
 GAMES = {**SIX_GAMES, "freeway": "Freeway"}
 PAPERS = {"paper", "overlap", "bonus"}
 """Settings of the paper's that are drawn together."""
@@ -129,12 +131,12 @@ def recipe(config: Config) -> str:
     """What differs from the paper's run beside game, policy and length: the name of a recipe, or settings, after the
     name of the one that they change further."""
     differs = {k: v for k, v in changes(config, "experiment").items() if k not in ("env.id", "policy", "frames")}
-    names = [name for name, fields in RECIPES.items() if fields == differs]
-    names = names or [name for name, fields in LONG.items() if fields.items() <= differs.items()]
-    named = LONG.get(names[0], differs) if names else {}
+    if exact := [name for name, fields in RECIPES.items() if fields == differs]:
+        return exact[0]
+    name, named = next(((name, fields) for name, fields in LONG if fields.items() <= differs.items()), ("", {}))
     rest = {k: v for k, v in differs.items() if k not in named}
     values = {k: f"={v:.12g}" if isinstance(v, float) else f"={v}" if v is not True else "" for k, v in rest.items()}
-    return ", ".join([*names[:1], *(k + v for k, v in values.items())])
+    return ", ".join([*([name] if name else []), *(k + v for k, v in values.items())])
 
 
 def mean_at(run: Run, frames: float) -> float:

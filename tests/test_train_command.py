@@ -179,8 +179,8 @@ def test_a_recipe_changes_the_games_settings_and_flags_replace_those(started, tm
     cli.dispatch(["train", "montezuma", "--recipe", "snd", "--bonus-options.noise", "0.1"])
     cli.dispatch(["train", "montezuma", "--recipe", "snd", "--bonus", "rnd"])
     assert [(config.bonus, config.bonus_scale, config.shuffle) for config in started[2:]] == [
-        ("snd-v", 1.0, True),
-        ("rnd", 1.0, True),
+        ("snd-v", 4.0, True),
+        ("rnd", 4.0, True),
     ]
     assert started[2].bonus_options.noise == 0.1
     (tmp_path / "config.json").write_text(json.dumps(started[0].to_dict()))

@@ -73,8 +73,10 @@ def test_recipes_have_names_and_other_settings_are_listed(ledger):
     snd = with_recipe(paper, "snd")
     assert ledger.recipe(snd) == "snd"
     assert ledger.recipe(replace(snd, episodic_int=True)) == "snd, episodic_int"
-    assert ledger.recipe(replace(snd, bonus="rnd", overlap=True)) == "public, overlap"
-    assert ledger.recipe(replace(snd, bonus="drnd")) == "public, bonus=drnd"
+    assert ledger.recipe(replace(snd, bonus_scale=1.0)) == "snd, bonus_scale=1"
+    public = replace(snd, bonus="rnd", bonus_scale=1.0)
+    assert ledger.recipe(replace(public, overlap=True)) == "public, overlap"
+    assert ledger.recipe(replace(public, bonus="drnd")) == "public, bonus=drnd"
 
 
 def test_rows_are_added_or_replaced(ledger, run, monkeypatch):

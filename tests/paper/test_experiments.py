@@ -212,7 +212,7 @@ def test_the_arms_of_efficiency_differ_in_one_thing_from_one_that_is_compared():
     assert {config["seed"] for config in found.values()} == {1}
 
 
-def test_snd_is_public_with_another_bonus():
+def test_snd_is_public_with_another_bonus_and_its_scale():
     found = {name: config.flat() for name, config in arms("efficiency").items()}
     different = {field for field, value in found["snd"].items() if value != found["public"][field]}
-    assert different == {"bonus"} and found["public"]["bonus"] == "rnd"
+    assert different == {"bonus", "bonus_scale"} and found["public"]["bonus"] == "rnd"

@@ -34,8 +34,8 @@ class StartFlags(Config):
     trust: bool = False
     """With --config: run the code that it names (module:attribute), though you have not trained with it."""
     recipe: str = "paper"
-    """Settings for Atari: paper; or efficient, which earns more per frame; or snd, which has the highest score so far,
-    in one run of four (docs/recipe.md). Flags replace them."""
+    """Settings for Atari: paper; or efficient, which earns more per frame; or snd, whose target learns too and which is
+    the fastest to the first points (docs/recipe.md). Flags replace them."""
 
 
 @dataclass(frozen=True)

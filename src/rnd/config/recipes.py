@@ -15,8 +15,8 @@ RECIPES: dict[str, dict[str, Any]] = {
         "minibatches": 16,
     },
     "snd": {
-        # a target that learns to tell states apart, its error as it is: a large bonus from the first rollout on
-        **{"bonus": "snd-v", "bonus_scale": 1.0, "max_bonus": 1.0},
+        # a target that learns to tell states apart, and a quarter of its error as the bonus, from the first rollout on
+        **{"bonus": "snd-v", "bonus_scale": 4.0, "max_bonus": 1.0},
         # 128 optimiser steps per rollout, on 512 single transitions each
         **{"minibatches": 32, "shuffle": True, "max_grad_norm": 0.5},
         "gamma_ext": 0.998,

@@ -194,7 +194,7 @@ def bonuses(game: str = "montezuma", frames: int | None = None) -> Experiment:
 
 
 SND = RECIPES["snd"]
-PUBLIC = SND | {"bonus": "rnd"}
+PUBLIC = SND | {"bonus": "rnd", "bonus_scale": 1.0}
 """What a public program does otherwise, as far as there are flags (docs/recipe.md)."""
 EFFICIENCY_ARMS: dict[str, dict[str, Any]] = {
     "paper": {},
@@ -223,8 +223,8 @@ EFFICIENCY_ARMS: dict[str, dict[str, Any]] = {
     "public-episodic-int": PUBLIC | {"episodic_int": True},
     "public-scale-4": PUBLIC | {"bonus_scale": 4.0},
     "snd": SND,
+    "snd-scale-1": SND | {"bonus_scale": 1.0},
     "snd-scale-2": SND | {"bonus_scale": 2.0},
-    "snd-scale-4": SND | {"bonus_scale": 4.0},
     "snd-16": SND | {"minibatches": 16},
     "snd-half-life-int-0.3": SND
     | {"bonus_scale": None, "max_bonus": None, "bonus_half_life": 2.0**20, "int_coef": 0.3},

@@ -70,7 +70,8 @@ class SNDV(SND):
     def target_loss(self, picked: Transitions, weight_C: Tensor) -> Tensor:
         assert picked.draw is not None, "an update gives random numbers"
         obs_CX, draw_C = self.newest(picked), picked.draw.flatten()
-        one_Ck, two_Ck = (self.target(self.view(obs_CX, draw_C, number)) for number in range(2))
+        views = torch.cat([self.view(obs_CX, draw_C, number) for number in range(2)])
+        one_Ck, two_Ck = self.target(views).chunk(2)  # one pass: a GPU is not filled by the samples of one view
         other_C = partners(draw_C, weight_C)
         return (contrastive_loss(one_Ck, two_Ck, two_Ck[other_C]) * weight_C).sum()
 

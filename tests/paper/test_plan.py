@@ -227,6 +227,15 @@ def test_figure1_trains_an_agent_and_plays_it(tmp_path, monkeypatch, capsys):
 
 def test_the_speed_is_measured_once(tmp_path):
     experiment = tiny()
-    speed = frames_per_second(experiment, planned_runs(experiment, Scale(), tmp_path), tmp_path)
+    speed = frames_per_second(planned_runs(experiment, Scale(), tmp_path), tmp_path)
     assert speed["mlp"][0] > 0 and speed["mlp"][1] == "a short trial"
-    assert frames_per_second(experiment, planned_runs(experiment, Scale(), tmp_path), tmp_path) == speed
+    assert frames_per_second(planned_runs(experiment, Scale(), tmp_path), tmp_path) == speed
+
+
+def test_the_list_needs_speeds_of_chosen_runs_alone(tmp_path, monkeypatch, capsys):
+    """Figure 4 has recurrent arms too, which `--only` leaves out."""
+    monkeypatch.setattr("rnd.paper.speed.probe", lambda config: 1000.0)
+    arm = EXPERIMENTS["figure4"]().arms[0]
+    assert command("figure4", "--list", "--only", arm.name, "--out", str(tmp_path)) == 0
+    shown = capsys.readouterr().out
+    assert {arm.config.policy} == {word for word in ("cnn", "gru") if f"({word} 1,000 frames/s" in shown}

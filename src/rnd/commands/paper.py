@@ -162,7 +162,7 @@ def _print_plan(
 def _list(experiment: Experiment, chosen: list[PlannedRun], scale: Scale, out: Path, console: Console) -> None:
     """Arms, seeds, frames and the estimated time on this machine."""
     with console.status("measuring frames per second"):
-        speed = frames_per_second(experiment, chosen, out)
+        speed = frames_per_second(chosen, out)
     table = Table(box=None, pad_edge=False)
     for title in ("arm", "bonus", "policy", "envs", "frames per run", "seeds", "estimated time here"):
         table.add_column(title, overflow="fold", no_wrap=title == "arm")

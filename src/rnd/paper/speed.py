@@ -14,15 +14,15 @@ import numpy as np
 from rnd.config import Config
 from rnd.foundation.files import read_errors, read_json, write_json
 from rnd.jobs.planned import PlannedRun
-from rnd.paper.experiments import Experiment
 
 PROBE_ENVS = 16
 PROBE_ROLLOUTS = 3
 
 
-def frames_per_second(experiment: Experiment, runs: Sequence[PlannedRun], out: Path) -> dict[str, tuple[float, str]]:
-    """Policy to (frames per second, source of that value) for every policy of an experiment."""
-    return {policy: _of_policy(policy, runs, out) for policy in {arm.config.policy for arm in experiment.arms}}
+def frames_per_second(runs: Sequence[PlannedRun], out: Path) -> dict[str, tuple[float, str]]:
+    """Policy to (frames per second, source of that value) for every policy of the runs."""
+    policies = dict.fromkeys(planned.config.policy for planned in runs)
+    return {policy: _of_policy(policy, runs, out) for policy in policies}
 
 
 def _of_policy(policy: str, runs: Sequence[PlannedRun], out: Path) -> tuple[float, str]:

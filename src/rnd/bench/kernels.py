@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import torch
+from torch.nn import functional as F
 
 from rnd.bench.synthetic import SyntheticAtari
 from rnd.config import Config
@@ -103,13 +104,18 @@ def update_of(trainer: Trainer, rollout: Rollout) -> Callable[[], object]:
 
 
 def rates_of(device: torch.device) -> Rates:
-    """In the arithmetic that the device is set to."""
-    size, length = (8192, 2**28) if device.type == "cuda" else (512, 2**22)
+    """In the arithmetic that the device is set to. Operations: of a matrix product or of a convolution, whichever has
+    more; on a CPU they are made by different libraries."""
+    size, length, images = (8192, 2**28, 4096) if device.type == "cuda" else (1024, 2**22, 64)
     a, b = torch.randn(2, size, size, device=device)
+    maps = torch.randn(images, 64, 20, 20, device=device).to(memory_format=torch.channels_last)
+    kernels = torch.randn(64, 64, 3, 3, device=device).to(memory_format=torch.channels_last)
     x = torch.zeros(length, device=device)
     y = torch.zeros_like(x)
     product, copy = median_time(lambda: a @ b, device, 5), median_time(lambda: y.copy_(x), device, 5)
-    return Rates(2 * size**3 / product, 2 * x.nbytes / copy)
+    convolution = median_time(lambda: F.conv2d(maps, kernels), device, 5)
+    operations = max(2 * size**3 / product, 2 * images * 18**2 * kernels.numel() / convolution)
+    return Rates(operations, 2 * x.nbytes / copy)
 
 
 def median_time(function: Callable[[], object], device: torch.device, calls: int) -> float:

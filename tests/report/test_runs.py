@@ -64,16 +64,16 @@ def test_no_folder_is_an_error(tmp_path):
 
 
 def test_a_folder_of_runs_stands_for_them():
-    found = [path.name for path in expand([STORED])]
+    found = [path.name for path in expand([STORED])[0]]
     assert found == ["minigrid-s1", "pitfall-s1", "ppo-s1", "rnd-s1", "rnd-s2", "rnd-s3"]
-    assert expand([STORED / "rnd-s1", STORED / "rnd-s1"]) == [STORED / "rnd-s1"]
+    assert expand([STORED / "rnd-s1", STORED / "rnd-s1"]) == ([STORED / "rnd-s1"], [])
 
 
 def test_what_a_killed_import_leaves_is_no_run(tmp_path):
     for name in ("run", ".new-x1y2"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "config.json").write_text("{}")
-    assert expand([tmp_path]) == [tmp_path / "run"]
+    assert expand([tmp_path]) == ([tmp_path / "run"], [])
 
 
 def test_the_digest_depends_on_the_experiment_alone():
@@ -156,9 +156,29 @@ def test_a_folder_without_a_run_is_refused(tmp_path):
         expand([tmp_path])
 
 
+def test_folders_beside_runs_that_hold_none_are_left_out(tmp_path):
+    """`rnd report runs/*` also names the folders of logs, videos and scores that rnd itself makes there."""
+    shutil.copytree(STORED / "rnd-s1", tmp_path / "run")
+    (tmp_path / "jobs").mkdir()
+    assert expand(sorted(tmp_path.iterdir())) == ([tmp_path / "run"], [tmp_path / "jobs"])
+
+
+def test_the_runs_of_a_sweep_are_named(tmp_path):
+    shutil.copytree(STORED / "rnd-s1", tmp_path / "sweep" / "runs" / "trial-000-s1")
+    with pytest.raises(UserError, match=f"{tmp_path}/sweep holds no run; nearest: {tmp_path}/sweep/runs$"):
+        expand([tmp_path / "sweep"])
+
+
+def test_the_name_of_a_run_without_its_folder_leads_to_it(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(STORED / "rnd-s1", tmp_path / "runs" / "mine")
+    with pytest.raises(UserError, match=r"mine is not a folder; nearest: runs/mine$"):
+        expand([Path("mine")])
+
+
 def test_a_run_that_lacks_its_config_has_data(tmp_path):
     shutil.copytree(STORED / "rnd-s1", tmp_path / "run")
     (tmp_path / "run" / "config.json").unlink()
-    assert expand([tmp_path]) == [tmp_path / "run"]
+    assert expand([tmp_path]) == ([tmp_path / "run"], [])
     run = read_run(tmp_path / "run")
     assert run.iterations and run.state == "786,432 frames; without config.json nobody knows of how many"

@@ -36,7 +36,9 @@ def main(arguments: list[str]) -> None:
     from rnd.report.runs import expand, read_run
 
     console = Console()
-    paths = expand([Path(target) for target in targets])
+    paths, empty = expand([Path(target) for target in targets])
+    if empty:
+        say(console, f"left out, without a run in them: {', '.join(map(str, empty))}")
     default = paths[0] / "report.html" if len(paths) == 1 else Path("report.html")
     out = Path(options.out) if options.out else default
     with console.status("reading") as status:

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from rnd.checkpoint.folder import nearest_run
 from rnd.config import Config
 from rnd.config.components import resolve
 from rnd.config.presets import changes
@@ -106,23 +107,36 @@ def read_run(path: Path) -> Run:
 
 def _check_folder(path: Path) -> None:
     if not path.is_dir():
-        raise UserError(f"{path} is not a folder; name the folder of a run, for example one under runs/")
+        advice = nearest_run(path) or "; name the folder of a run, for example one under runs/"
+        raise UserError(f"{path} is not a folder{advice}")
 
 
-def expand(paths: list[Path]) -> list[Path]:
-    """The given run folders, where a folder of run folders is replaced by all runs in it."""
+def expand(paths: list[Path]) -> tuple[list[Path], list[Path]]:
+    """The given run folders, where a folder of run folders is replaced by all runs in it; and the folders that hold
+    none, where others do: `runs/*` also names those of videos and of logs."""
     found: list[Path] = []
+    empty: list[Path] = []
     for path in paths:
         _check_folder(path)
-        folders = {child.parent for name in RUN_FILES for child in path.glob(f"*/{name}")}
-        # A name with a dot is a run that is being made, or that a killed process left so.
-        inside = sorted(folder for folder in folders if not folder.name.startswith("."))
-        if any((path / name).exists() for name in RUN_FILES):
-            inside = [path]
-        if not inside:
-            raise UserError(f"{path} holds no run; name a run folder, or a folder of run folders, for example runs")
+        inside = [path] if _is_run(path) else _runs_in(path)
         found += inside
-    return list(dict.fromkeys(found))
+        if not inside:
+            empty.append(path)
+    if not found:
+        within = [path / "runs" for path in empty if _runs_in(path / "runs")]  # of a sweep, or of an experiment
+        near = f"nearest: {within[0]}" if within else "name a run folder, or a folder of run folders, for example runs"
+        raise UserError(f"{empty[0]} holds no run; {near}")
+    return list(dict.fromkeys(found)), empty
+
+
+def _is_run(path: Path) -> bool:
+    return any((path / name).exists() for name in RUN_FILES)
+
+
+def _runs_in(path: Path) -> list[Path]:
+    """The run folders in a folder. A name with a dot is a run that is being made, or that a killed process left so."""
+    folders = {child.parent for name in RUN_FILES for child in path.glob(f"*/{name}")}
+    return sorted(folder for folder in folders if not folder.name.startswith("."))
 
 
 def digest(config: Config) -> str:

@@ -171,6 +171,15 @@ def test_flags_that_would_change_nothing_are_refused(arguments, message):
         cli.dispatch(["train", *arguments])
 
 
+def test_an_environment_that_a_flag_names_starts_from_its_own_settings(started):
+    for game in ("CartPole-v1", "montezuma"):
+        cli.dispatch(["train", game, "--seed", "2"])
+        cli.dispatch(["train", "--env.id", game, "--seed", "2"])
+        assert started[-1] == started[-2]
+    with pytest.raises(UserError, match=r"CartPole-v1 is the environment already; leave out --env.id Acrobot-v1"):
+        cli.dispatch(["train", "CartPole-v1", "--env.id", "Acrobot-v1"])
+
+
 def test_a_recipe_changes_the_games_settings_and_flags_replace_those(started, tmp_path):
     game = ["train", "montezuma", "--recipe", "efficient"]
     cli.dispatch(game)

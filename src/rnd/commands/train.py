@@ -91,10 +91,17 @@ def read_flags(cls: type[F], arguments: list[str], prog: str, description: str) 
         if other := positional(flags_of(start, cls), arguments):
             raise UserError(f"--config {file} names its environment, {game}; leave out {other}")
     else:
-        game = positional(flags_of(resolve(Config(**chosen)), cls), arguments) or DEFAULT_JOB
+        game = positional(flags_of(resolve(Config(**chosen)), cls), arguments)
+        if named_id := value_of("env.id", arguments):  # the same as GAME: its settings count, not the default job's
+            if game:
+                raise UserError(f"{game} is the environment already; leave out --env.id {named_id}")
+            game = named_id
+        game = game or DEFAULT_JOB
         reads: Any = value_of("env.reads", arguments) or "all"
         recipe = value_of("recipe", arguments) or "paper"
         start = resolve(with_recipe(starting_config(game, chosen, reads), recipe, chosen))
+        if named_id:
+            arguments.append(f"--env.id={start.env.id}")  # the last one counts: short names are written out
     refuse_idle_flags(start, arguments)
     shown = f"{description} Those shown are of {file or game}."
     flags = parse(cls, arguments, prog=prog, description=shown, default=flags_of(start, cls))

@@ -135,6 +135,18 @@ def test_a_resumed_run_knows_its_trend(tmp_path):
     assert half.texts() == whole.texts() and "newest best" in dict(whole.texts())
 
 
+@pytest.mark.parametrize("width", [40, 60, 80, 100, 160])
+def test_no_value_is_torn_from_its_title(width):
+    """In a terminal of 80 columns "return (last 100)" stood above its value."""
+    pairs = [("return (last 100)", "98.6"), ("best return", "109"), ("episodes", "2,239"), ("entropy", "0.344")]
+    pairs += [("newest best", "1,024 frames ago"), ("return earlier", "90.0 (6,656 frames ago)"), ("bonus", "0.02")]
+    console = Console(file=io.StringIO(), width=width)
+    console.print(progress.grid(pairs, width))
+    said = console.file.getvalue()
+    assert all(f"{title} {text}" in said for title, text in pairs)
+    assert len(said.splitlines()) == {40: 7, 60: 7, 80: 4, 100: 2, 160: 2}[width]
+
+
 def test_a_piped_log_has_the_entropy_and_three_digits(clock):
     with Phase(lines(), "training", 1_000) as phase:
         clock.now += progress.LINE_EVERY

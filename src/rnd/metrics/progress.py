@@ -84,9 +84,7 @@ class Phase:
         titles = [title for _, title, _ in FIRST]
         first = [*(pair for pair in values if pair[0] in titles), *(trend.texts() if trend else [])]
         found = [*first, *(pair for pair in values if pair[0] not in titles)]
-        self._details = Table.grid(padding=(0, 2)) if row else None
-        for i in range(0, len(found), 4):
-            self._details.add_row(*(f"[dim]{title}[/dim] {text}" for title, text in found[i : i + 4]))
+        self._details = grid(found, self.console.width) if row else None
         if self.console.is_terminal:
             self._live.update(self._view())
         elif time.monotonic() - self._printed >= LINE_EVERY:
@@ -96,6 +94,18 @@ class Phase:
 
     def _view(self) -> Group:
         return Group(self._bar, self._details) if self._details else Group(self._bar)
+
+
+def grid(pairs: list[tuple[str, str]], width: int) -> Table:
+    """Titles and values in as many columns, at most four, as fit without a line break in a cell."""
+    lengths = [len(f"{title} {text}") for title, text in pairs]
+    columns = 4
+    while columns > 1 and sum(max(lengths[i::columns], default=0) + 2 for i in range(columns)) - 2 > width:
+        columns -= 1
+    table = Table.grid(padding=(0, 2))
+    for i in range(0, len(pairs), columns):
+        table.add_row(*(f"[dim]{title}[/dim] {text}" for title, text in pairs[i : i + columns]))
+    return table
 
 
 FIRST: tuple[tuple[str, str, Callable[[float], str]], ...] = (

@@ -550,7 +550,10 @@ def test_saved_actions_that_do_not_exist_are_refused(wrong):
         ("rnd/DeepSea-3", "rnd/DeepSea-4 to rnd/DeepSea-64"),
         ("rnd/DeepSee", "nearest: rnd/DeepSea-"),
         ("MiniGrid-MultiRom-N4-S5-v0", "nearest: MiniGrid-MultiRoom-N4-S5-v0"),
-        ("nowhere:make", "No module named 'nowhere'"),
+        ("nowhere:make", "No module named 'nowhere'; it is neither in .* nor installed"),
+        ("folder/mine.py", "unknown environment folder/mine.py; nearest: folder.mine:FUNCTION, its function that"),
+        ("./mine.py:make", "cannot load the environment ./mine.py:make: nearest: mine:make$"),
+        ("pyproject.toml", "unknown environment pyproject.toml; nearest: ALE/"),
         ("test_gym:nothing", "its module has no function 'nothing' and registers no such id"),
         ("minigrid:MiniGrid-MultiRom-N4-S5-v0", "nearest: MiniGrid-MultiRoom-N4-S5-v0"),
         ("multiroom", "nearest: MiniGrid-MultiRoom-"),
@@ -565,6 +568,13 @@ def test_saved_actions_that_do_not_exist_are_refused(wrong):
 def test_unknown_names(env_id, message):
     with pytest.raises(UserError, match=message):
         envs.make(config(env_id))
+
+
+def test_a_module_without_its_function_is_not_taken_for_a_game(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.py").touch()
+    with pytest.raises(UserError, match="unknown environment mine; nearest: mine:FUNCTION, its function that makes"):
+        envs.make(config("mine"))
 
 
 def nobody():

@@ -77,18 +77,29 @@ def import_object(name: str, what: str) -> Any:
 def import_module(name: str, what: str) -> Any:
     """The module that `module:name` names; those in the working directory are found, as by `python -m`."""
     module, _, inside = name.partition(":")
+    if module.endswith(".py"):
+        raise UserError(f"cannot load the {what} {name}: nearest: {module_of(module)}:{inside or 'NAME'}")
     if not inside or not all(name.isidentifier() for name in module.split(".")):
         raise UserError(f"cannot load the {what} {name}: it is not of the form module:name")
     if str(Path.cwd()) not in sys.path:
         sys.path.insert(0, str(Path.cwd()))
     try:
         return importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        ours = (error.name or "").partition(".")[0] == module.partition(".")[0]  # not what the module itself imports
+        where = f"; it is neither in {Path.cwd()} nor installed" if ours else ""
+        raise UserError(f"cannot load the {what} {name}: {error}{where}") from error
     except ImportError as error:
         raise UserError(f"cannot load the {what} {name}: {error}") from error
     except (Exception, SystemExit) as error:  # of the user's own code: the traceback says where
         wrong = UserError(f"cannot load the {what} {name}: its module raised {type(error).__name__}: {error}")
         wrong.add_note("".join(traceback.format_exception(error)).rstrip())
         raise wrong from error
+
+
+def module_of(path: str) -> str:
+    """The name under which a file of Python is imported from the working directory."""
+    return ".".join(Path(path.removesuffix(".py")).parts)
 
 
 BONUSES: Registry[Any] = Registry(

@@ -8,10 +8,11 @@ import os
 from collections.abc import Callable
 from contextlib import closing, suppress
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from rnd.config import Config, Reads
-from rnd.config.components import import_module
+from rnd.config.components import import_module, module_of
 from rnd.config.presets import ATARI_GAMES, Kind, is_minigrid
 from rnd.envs import builtin
 from rnd.envs.observations import make_encoder
@@ -172,6 +173,10 @@ def _make_gym(env_id: str, **options: Any) -> Any:
         for module, _ in PACKAGES.values():
             with suppress(Exception):  # those that are installed add their names
                 importlib.import_module(module)
+        if env_id.endswith(".py") or any(file.name == f"{env_id}.py" for file in Path().iterdir()):
+            raise UserError(
+                f"unknown environment {env_id}; nearest: {module_of(env_id)}:FUNCTION, its function that makes one"
+            )
         choices = [*ATARI_GAMES, *ATARI_GAMES.values(), *builtin.NAMES, *gymnasium.registry]
         raise UserError(f"unknown environment {env_id}; {nearest(env_id, choices)}")
     try:

@@ -7,6 +7,7 @@ import io
 import json
 import lzma
 import os
+import re
 import shutil
 from pathlib import Path
 
@@ -28,6 +29,7 @@ from rnd.checkpoint.export import (
     load_agent,
     write_tensors,
 )
+from rnd.checkpoint.folder import RunFolder
 from rnd.checkpoint.packing import BLOCK, pack, unpack
 from rnd.checkpoint.parts import import_parts, parse_size
 from rnd.config.presets import preset
@@ -322,3 +324,17 @@ def test_agents_of_another_kind_are_refused(trained, tmp_path):
             load_agent(file)
     with pytest.raises(UserError, match="does not exist"):
         load_agent(tmp_path / "nothing")
+
+
+def test_a_folder_around_or_within_a_run_leads_to_the_run(tmp_path):
+    for name in ("a", "b"):
+        (tmp_path / name / "checkpoints").mkdir(parents=True)
+        (tmp_path / name / "config.json").touch()
+    runs = re.escape(f"{tmp_path}/a, {tmp_path}/b")
+    for read in (load_agent, RunFolder.open):
+        with pytest.raises(UserError, match=f"is not a run folder: it has no config.json; nearest: {runs}$"):
+            read(tmp_path)
+        with pytest.raises(UserError, match=f"is not a run folder: .*; nearest: {tmp_path}/a$"):
+            read(tmp_path / "a" / "checkpoints")
+    with pytest.raises(UserError, match=f"has no checkpoint yet; .*: rnd resume {tmp_path}/a$"):
+        load_agent(tmp_path / "a")

@@ -7,7 +7,7 @@ import tracemalloc
 import pytest
 
 from rnd.checkpoint.packing import FREE_SIZE, decompress
-from rnd.foundation.files import SMALL, chunks, open_regular, read_file
+from rnd.foundation.files import SMALL, chunks, open_regular, read_file, write_atomically
 
 
 def test_a_file_of_at_most_the_limit_is_read(tmp_path):
@@ -53,3 +53,10 @@ def test_a_packed_file_that_becomes_too_large_is_refused():
     with pytest.raises(lzma.LZMAError, match="holds more than"):
         decompress(packed)
     assert decompress(lzma.compress(b"agent")) == b"agent"
+
+
+def test_a_file_that_cannot_be_written_is_named_itself(tmp_path):
+    """Not the name under which it is written first."""
+    with pytest.raises(FileNotFoundError) as raised:
+        write_atomically(tmp_path / "missing" / "page.html", "")
+    assert raised.value.filename == str(tmp_path / "missing" / "page.html")

@@ -118,8 +118,10 @@ def find_checkpoint(path: Path, best: bool = False) -> Checkpoint:
         warn(line)
     if saved is None and best and checkpoint.found(path / "checkpoints"):
         raise UserError(f"{path} has no checkpoint with a mean return yet: no episode had ended; leave out --best")
+    if saved is None and not (path / "config.json").is_file():
+        raise UserError(f"{path} is not a run folder: it has no config.json{nearest_run(path)}")
     if saved is None:
-        raise UserError(f"{path} has no checkpoint yet")
+        raise UserError(f"{path} has no checkpoint yet; if it was stopped at its start: rnd resume {path}")
     return saved
 
 

@@ -31,9 +31,13 @@ LONGEST_NAME = 128  # bytes
 
 
 def nearest_run(path: Path) -> str:
-    """Advice for the name of a run without its folder; empty where no run has it."""
-    run = Path(Config.out) / path
-    return f"; nearest: {run}" if (run / "config.json").is_file() else ""
+    """Advice for a path that is no run folder: a run of that name, the run that it is a part of, or the first runs in
+    it; empty where there are none."""
+    near = [Path(Config.out) / path]
+    if path.exists():
+        near += [path.parent, *(sorted(path.iterdir()) if path.is_dir() else [])]
+    runs = [str(run) for run in near if (run / "config.json").is_file()]
+    return f"; nearest: {', '.join(runs[:3])}" if runs else ""
 
 
 class RunFolder:

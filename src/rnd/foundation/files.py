@@ -38,8 +38,11 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
     """A new file that takes the place of `path` after the block, when it is on the disk."""
     check_replaceable(path)
     with naming(path):
-        # The name is fresh, and creating it fails where anything has it: also a link.
-        descriptor, temporary = tempfile.mkstemp(prefix=f".{path.name[:64]}.", suffix=".tmp", dir=path.parent)
+        try:  # the name is fresh, and creating it fails where anything has it: also a link
+            descriptor, temporary = tempfile.mkstemp(prefix=f".{path.name[:64]}.", suffix=".tmp", dir=path.parent)
+        except OSError as error:
+            error.filename = str(path)  # what was asked for, and not the name beside it
+            raise
         try:
             with os.fdopen(descriptor, "wb") as file:
                 os.fchmod(descriptor, 0o666 & ~UMASK)  # mkstemp gives access to the owner only

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from rnd import run
+from rnd import cli, run
 from rnd.checkpoint.export import load_agent
 from rnd.config import BonusOptions
 from rnd.config.components import resolve
@@ -153,4 +153,16 @@ def test_the_command_scores_compares_and_writes(cartpole, tmp_path):
     assert data["against"]["mean_difference"] == 0
     assert data["against"]["probability_of_improvement"] == 0.5
     assert f"mean return {significant(data['mean_return'])}" in text
-    assert re.search(r"difference 0\b(?!\.)", text)
+    assert re.search(r"difference 0\b(?!\.)", text) and "warning" not in text
+
+
+def test_scores_of_two_tasks_are_said_to_be_so(cartpole, tmp_path, capsys):
+    other = trained(tmp_path, "Acrobot-v1")
+    cli.dispatch(["evaluate", str(cartpole), "--episodes", "1", "--against", str(other), "--out", f"{tmp_path}/new/x"])
+    assert f"warning: {other} plays Acrobot-v1, not CartPole-v1: the scores are those of two" in capsys.readouterr().out
+
+
+def test_a_result_that_cannot_be_written_costs_no_episodes(cartpole, tmp_path, monkeypatch):
+    monkeypatch.setattr(evaluation, "evaluate", lambda *_: pytest.fail("played"))
+    with pytest.raises(OSError, match="it is a folder and is not replaced"):
+        cli.dispatch(["evaluate", str(cartpole), "--out", str(tmp_path)])

@@ -66,7 +66,7 @@ def main(arguments: list[str]) -> None:
     from rnd.checkpoint.zoo import locate
     from rnd.device.devices import resolve_device
     from rnd.foundation.console import say
-    from rnd.foundation.files import make_folder, write_json
+    from rnd.foundation.files import check_replaceable, make_folder, write_json
     from rnd.report.options import WatchOptions
     from rnd.report.watch import watch
     from rnd.training.evaluation import difference
@@ -77,7 +77,12 @@ def main(arguments: list[str]) -> None:
     agent = load_agent(path, device, options.trust, options.best)
     say(console, checkpoint_text(agent.card, options.best))
     other = load_agent(locate(options.against, options.zoo), device, options.trust) if options.against else None
+    if other and other.config.env.id != agent.config.env.id:
+        ours, theirs = agent.config.env.id, other.config.env.id
+        say(console, f"warning: {options.against} plays {theirs}, not {ours}: the scores are those of two tasks")
     out = Path(options.out) if options.out else default_out(path)
+    make_folder(out.parent, path)  # before the episodes: what cannot be written costs no time
+    check_replaceable(out)
     result = play(agent, options, console)
     data = result.to_dict()
     say(console, f"{target}: {described(result)}")
@@ -90,7 +95,6 @@ def main(arguments: list[str]) -> None:
         mean = significant(compared["mean_difference"])
         say(console, f"difference {mean} (95%: {significant(low)} to {significant(high)})")
         say(console, f"probability that the first scores higher: {compared['probability_of_improvement']:.2f}")
-    make_folder(out.parent, path)
     write_json(out, data)
     say(console, f"  {out}")
     if options.trace:

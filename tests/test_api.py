@@ -85,6 +85,8 @@ def test_an_exported_file_is_the_same_agent(agent, tmp_path):
     [
         ({"frams": 3}, "unknown config field frams; nearest: frames"),
         ({"frames": "many"}, "frames is 'many'"),
+        ({"num_envs": 5}, "unknown config field num_envs; nearest: env={'num_envs': 5}"),
+        ({"keep_last": 1}, "nearest: checkpoint={'keep_last': 1}"),
         ({"env": {"num_envs": 5}}, "5 environments do not divide into 4 minibatches"),
         ({"bonus": "rmd"}, "unknown bonus 'rmd'"),
         ({"env": None}, "env is a group of fields"),

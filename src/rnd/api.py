@@ -91,6 +91,9 @@ def with_changes(config: Config, changes: dict[str, Any]) -> Config:
     data = config.to_dict()
     for name, value in changes.items():
         value = dataclasses.asdict(value) if dataclasses.is_dataclass(value) else value  # type: ignore[arg-type]
+        group = next((g for g, fields in data.items() if isinstance(fields, dict) and name in fields), None)
+        if name not in data and group is not None:
+            raise UserError(f"unknown config field {name}; nearest: {group}={{{name!r}: {value!r:.40}}}")
         if isinstance(before := data.get(name), dict):
             if not isinstance(value, dict):
                 raise UserError(f"{name} is a group of fields: give a dictionary of some of them, not {value!r:.60}")

@@ -162,6 +162,13 @@ def test_mistakes_of_a_wrapper_are_one_line(options, message):
         counters(AutoresetMode.SAME_STEP, **options)
 
 
+def test_a_wrapper_takes_no_name_of_a_bonus():
+    venv = SyncVectorEnv([Counter] * 3)
+    for wrap in (IntrinsicReward, IntrinsicRewardEnv):
+        with pytest.raises(UserError, match=r"takes a bonus that is made, not 'rnd': rnd\.Bonus\("):
+            wrap(venv if wrap is IntrinsicReward else Counter(), "rnd")
+
+
 def test_another_number_of_environments_is_refused():
     venv = SyncVectorEnv([Counter] * 3)
     with pytest.raises(UserError, match=r"make it with rnd.Bonus\(..., num_envs=3\)"):

@@ -150,3 +150,8 @@ def test_another_name_is_found_by_its_shape_or_asked_for():
         IntrinsicReward(bonus)._step(TensorDict(entries, [3]), TensorDict(entries, [3]))
     IntrinsicReward(bonus, in_key="goal")._step(TensorDict(entries, [3]), TensorDict(entries, [3]))
     assert torch.equal(bonus._pending[1].next_obs[0], entries["goal"])
+
+
+def test_the_transform_takes_no_name_of_a_bonus():
+    with pytest.raises(UserError, match="takes a bonus that is made, not 'rnd'"):
+        IntrinsicReward("rnd")

@@ -14,6 +14,12 @@ Combine = Literal["sum", "info", "only"]
 """The reward of the wrapped environment: extrinsic + coef x intrinsic; the extrinsic; or coef x intrinsic."""
 
 
+def check_bonus(bonus: Any) -> None:
+    """Refuse what is no bonus: `RNDPPO` takes a name, the wrappers do not."""
+    if not isinstance(bonus, Bonus):
+        raise UserError(f"a wrapper takes a bonus that is made, not {bonus!r:.40}: rnd.Bonus('rnd', space, num_envs=8)")
+
+
 class IntrinsicRewardMixin:
     """An environment whose reward knows a bonus."""
 
@@ -26,6 +32,7 @@ class IntrinsicRewardMixin:
             raise UserError(f"unknown combine {combine!r}; {nearest(str(combine), get_args(Combine))}")
         if not math.isfinite(coef):
             raise UserError(f"coef must be a finite number, not {coef}")
+        check_bonus(bonus)
         if bonus.num_envs != num_envs:
             raise UserError(
                 f"the bonus has {bonus.num_envs} environments, the wrapped one has {num_envs}; "

@@ -20,6 +20,7 @@ from torch import Tensor
 from rnd.envs.spaces import nested
 from rnd.foundation.errors import UserError, install
 from rnd.plugins.bonus import Bonus
+from rnd.plugins.reward import check_bonus
 
 try:
     from tensordict import TensorDictBase
@@ -49,6 +50,7 @@ class IntrinsicReward(Transform):
 
     def __init__(self, bonus: Bonus, in_key: Any = None, out_key: Any = "intrinsic_reward"):
         super().__init__(in_keys=["observation" if in_key is None else in_key], out_keys=[out_key])
+        check_bonus(bonus)
         self._names: Sequence[Any]
         self.bonus, self._names = bonus, NAMES if in_key is None else [in_key]
 

@@ -63,6 +63,14 @@ def test_train_help_explains_the_fields():
         assert text in done.stdout
 
 
+def test_help_is_broken_where_the_terminal_ends_only():
+    """The lines of docstrings in the source were kept, beside those of the terminal."""
+    said = rnd("train", "montezuma", "--help", COLUMNS="400").stdout
+    assert "30,000 rollouts of 128 x 128 steps x 4 frames." in said  # a line of the source starts with the number
+    assert "without memory. The paper's are whole environments in a fixed order." in said
+    assert "the file may be left out: RUN/trace.json" in rnd("evaluate", "--help", COLUMNS="400").stdout
+
+
 @pytest.mark.parametrize(
     ("arguments", "hint"),
     [

@@ -138,6 +138,7 @@ def parse(cls: type[T], arguments: list[str], *, prog: str, description: str, de
     """Arguments as a dataclass; an error in them becomes one line. `default` decides the types of nested groups."""
     import tyro
 
+    join_lines_of_help()
     check_flags(default or cls, arguments)
     arguments = checked(declared(default or cls), arguments)
     errors = io.StringIO()
@@ -151,6 +152,19 @@ def parse(cls: type[T], arguments: list[str], *, prog: str, description: str, de
         if stop.code in (0, None):
             raise
         raise UserError(one_line(errors.getvalue())) from None
+
+
+def join_lines_of_help() -> None:
+    """Let tyro break the help of a flag where the terminal ends, and not also where a docstring in the source does."""
+    with contextlib.suppress(ImportError):  # not public: without it help is broken twice, and no worse
+        from tyro import _strings as strings
+
+        strings.remove_single_line_breaks = joined_lines
+
+
+def joined_lines(helptext: str) -> str:
+    """One line per paragraph."""
+    return "\n\n".join(" ".join(part.split()) for part in re.split(r"\n\s*\n", helptext.strip()))
 
 
 def positional(cls: Any, arguments: list[str], missing: str = "") -> str:

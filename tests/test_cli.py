@@ -80,6 +80,7 @@ def test_help_is_broken_where_the_terminal_ends_only():
         (["train", "CartPole-v11"], "CartPole-v1"),
         (["train", "--lr", "-1"], "--lr must be greater than 0"),
         (["train", "--lr", "banana"], "--lr must be a number, not 'banana'; the default is 0.001"),
+        (["train", "--seed", "1-3"], "--seed 1-3 names several seeds; nearest: --seeds 1-3"),
         (["train", "--lr"], "--lr needs a value: a number"),
         (["train", "--frames", "-5"], "--frames must be greater than 0, not -5; the default is 600000"),
         (["train", "--frames", "1.5"], "--frames must be a whole number (600000, 600k, 1.5M), not '1.5'"),

@@ -37,7 +37,7 @@ def started(monkeypatch) -> list[Config]:
     return found
 
 
-def test_a_config_file_is_the_start_and_flags_replace_its_values(started, tmp_path):
+def test_a_config_file_is_the_start_and_flags_replace_its_values(started, tmp_path, monkeypatch):
     cli.dispatch(["train", "CartPole-v1", "--bonus", "count", "--lr", "0.01", "--name", "first", *SMALL])
     (tmp_path / "config.json").write_text(json.dumps(started[0].to_dict()))
     cli.dispatch(["train", "--config", str(tmp_path / "config.json"), "--seed", "2"])
@@ -45,6 +45,11 @@ def test_a_config_file_is_the_start_and_flags_replace_its_values(started, tmp_pa
     assert started[1] == started[2] == replace(started[0], seed=2, name=None)
     with pytest.raises(UserError, match=r"names its environment, CartPole-v1; leave out MountainCar-v0"):
         cli.dispatch(["train", "MountainCar-v0", "--config", str(tmp_path / "config.json")])
+    (tmp_path / "runs" / "first").mkdir(parents=True)
+    (tmp_path / "config.json").rename(tmp_path / "runs" / "first" / "config.json")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UserError, match=r"--config first does not exist; nearest: runs/first$"):
+        cli.dispatch(["train", "--config", "first"])
     with pytest.raises(UserError, match=r"missing\.json cannot be read"):
         cli.dispatch(["train", "--config", str(tmp_path / "missing.json")])
 
@@ -155,6 +160,10 @@ def test_the_table_of_seeds(tmp_path):
     assert lines[0] == "seed frames return (last 100) success (last 100)"
     assert lines[1:3] == ["1 2,048 0.500 25%", "2 2,048 0.750 75%"]
     assert lines[3] == "3 0 of 2,048"
+    for planned in runs:
+        (planned.path / "metrics.csv").write_text("iteration,frames,return_mean\n1,2048,\n")
+    console.print(table([(planned, planned.read()) for planned in runs]))
+    assert "mean" not in console.file.getvalue().splitlines()[-1]  # of nothing
     assert lines[4] == "mean 0.625 (95%: 0.500 to 0.750) 50% (95%: 25% to 75%)"
 
 

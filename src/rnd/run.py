@@ -83,8 +83,9 @@ def resume(
             ranks, saved = ranks.on(config.device), SavedRun(folder)
             metadata = ranks.on_rank0(lambda: saved.read(console))
             if metadata and metadata["iteration"] >= config.iterations:
-                frames_done = f"{metadata['frames']:,} frames"
-                say(console, f"{path} is finished: {frames_done}; to continue: rnd resume {path} --frames N")
+                done = f"{metadata['frames']:,}"
+                more = f"to continue: rnd resume {path} --frames N, with N above {done}"
+                say(console, f"{path} is finished: {done} frames; {more}")
                 return folder
             emulated = as_saved(config, metadata["env"]) if metadata else config
             with memory.guarded(config), closing(make_envs(emulated, ranks)) as env:

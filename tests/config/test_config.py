@@ -86,6 +86,7 @@ def test_a_config_with_an_unknown_field_names_the_nearest():
         ({"ext_coef": 0.0, "int_coef": 0.0}, r"both reward streams are switched off"),
         ({"ext_coef": 0.0, "bonus": "none"}, r"both reward streams are switched off"),
         ({"device": "cude"}, r"unknown device 'cude'; nearest: cuda"),
+        ({"device": "gpu"}, r"unknown device 'gpu'; nearest: cuda"),
         ({"value_heads": 1}, r"--episodic-int"),
         ({"train_ext_value": False}, r"--no-train-ext-value needs --ext-coef 0 and two value heads"),
         ({"bonus_half_life": 9.0, "bonus_scale": 1.0}, r"--bonus-scale replaces; leave one out"),

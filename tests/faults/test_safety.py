@@ -87,6 +87,8 @@ def test_wrong_input_gets_one_line_and_code_2(arguments, hint, tmp_path, monkeyp
 def test_an_unknown_device_gets_one_line_and_code_2(finished):
     code, said = rnd("evaluate", finished, "--device", "tpu")
     assert code == 2 and said.startswith("rnd: unknown device 'tpu'; nearest: ") and said.count("\n") == 1
+    code, said = rnd("evaluate", finished, "--device", "gpu")
+    assert code == 2 and said.startswith("rnd: unknown device 'gpu'; nearest: cuda")
 
 
 def test_escapes_and_markup_of_a_strangers_run_are_shown_as_text(broken):

@@ -58,6 +58,8 @@ def main(arguments: list[str]) -> None:
 
         train(Path(arguments[1]))
         return
+    if re.fullmatch(r"\d+([-,]\d+)+", seed := value_of("seed", arguments) or ""):
+        raise UserError(f"--seed {seed:.40} names several seeds; nearest: --seeds {seed:.40}")
     flags, config = read_flags(Flags, arguments, "rnd train [GAME]", DESCRIPTION)
     if flags.jobs > 1 and flags.seeds is None:
         raise UserError(f"--jobs {flags.jobs} is for several seeds; add --seeds 1-5")
@@ -128,8 +130,11 @@ def flags_of(config: Config, cls: type[F]) -> F:
 def read_config(path: Path, trusted: bool) -> Config:
     """The config of another run (or of its folder), without its name: the new run gets one of its own."""
     from rnd.checkpoint import trust
+    from rnd.checkpoint.folder import nearest_run
     from rnd.foundation.files import read_errors, read_json
 
+    if not path.exists() and (near := nearest_run(path)):
+        raise UserError(f"--config {path} does not exist{near}")
     path = path / "config.json" if path.is_dir() else path
     with read_errors(path, "a config"):
         config = Config.from_dict(read_json(path))

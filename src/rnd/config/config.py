@@ -288,7 +288,7 @@ class Config:
             near = upper if lower == 0 or upper - n <= n - lower else lower
             raise UserError(f"{n} environments do not divide into {m} minibatches; nearest: --env.num-envs {near}")
         if self.device not in DEVICES and not self.device.startswith("cuda:"):
-            raise UserError(f"unknown device {self.device!r}; {nearest(self.device, DEVICES)}")
+            raise UserError(f"unknown device {self.device!r}; {nearest(self.device.replace('gpu', 'cuda'), DEVICES)}")
         if self.ext_coef == 0 and (self.int_coef == 0 or self.bonus == "none"):
             raise UserError(
                 "both reward streams are switched off: nothing would be learned; "

@@ -16,7 +16,7 @@ def find_device(name: str) -> str:
         raise UserError(f"--device {name}: PyTorch finds no CUDA device here; nearest: --device cpu")
     known = ["auto", "cpu", *(["cuda"] if found else []), *(f"cuda:{i}" for i in range(found))]
     if name not in known:
-        raise UserError(f"unknown device {name!r}; {nearest(name, known)}")
+        raise UserError(f"unknown device {name!r}; {nearest(name.replace('gpu', 'cuda'), {*known, 'cuda'})}")
     return ("cuda" if found else "cpu") if name == "auto" else name
 
 

@@ -61,7 +61,7 @@ def table(runs: list[tuple[PlannedRun, Run | None]]) -> Table:
         values = [form(run.last(name)) if np.isfinite(run.last(name)) else "" for name, _, form in measures]
         made.add_row(str(planned.config.seed), done if finished else f"{done} of {count(planned.frames)}", *values)
     ended = [run for planned, run in found if planned.state() is State.FINISHED]
-    if len(ended) > 1:
+    if len(ended) > 1 and measures:
         made.add_row(
             "mean", "", *(mean_text(np.array([run.last(n) for run in ended]), form) for n, _, form in measures)
         )

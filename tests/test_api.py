@@ -110,6 +110,9 @@ def test_a_function_of_a_script_is_named_by_main(tmp_path):
     script.write_text(SCRIPT)
     done = subprocess.run([sys.executable, str(script)], cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0 and "trained __main__:make" in done.stdout, done.stderr
+    run = next((tmp_path / "runs").iterdir())
+    with pytest.raises(UserError, match=r"is a function of the program that trained this: use rnd.load there"):
+        rnd.load(run, trusted=True).evaluate(1)
 
 
 SCRIPT = """

@@ -1,6 +1,7 @@
 """rnd evaluate: the same episodes as rnd watch, however many are played at once."""
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -15,6 +16,7 @@ from rnd.checkpoint.export import load_agent
 from rnd.config import BonusOptions
 from rnd.config.components import resolve
 from rnd.config.presets import preset, small
+from rnd.foundation.errors import UserError
 from rnd.foundation.statistics import bootstrap_interval, difference_interval, interquartile_mean, mean_interval
 from rnd.foundation.text import significant
 from rnd.models.policy.mlp import WidthOptions
@@ -163,6 +165,13 @@ def test_scores_of_two_tasks_are_said_to_be_so(cartpole, tmp_path, capsys):
 
 
 def test_a_result_that_cannot_be_written_costs_no_episodes(cartpole, tmp_path, monkeypatch):
-    monkeypatch.setattr(evaluation, "evaluate", lambda *_: pytest.fail("played"))
+    monkeypatch.setattr("rnd.commands.evaluate.play", lambda *_: pytest.fail("played"))
     with pytest.raises(OSError, match="it is a folder and is not replaced"):
         cli.dispatch(["evaluate", str(cartpole), "--out", str(tmp_path)])
+    monkeypatch.setattr(os, "access", lambda *_: False)  # a read-only folder, also where the tests run as root
+    with pytest.raises(UserError, match=r"evaluation\.json cannot be written: its folder is read-only; --out takes"):
+        cli.dispatch(["evaluate", str(cartpole)])
+    with pytest.raises(UserError, match=r"episode\.mp4 cannot be written"):
+        cli.dispatch(["watch", str(cartpole)])
+    with pytest.raises(UserError, match=r"--out .* is read-only; name another folder"):
+        cli.dispatch(["train", "CartPole-v1", "--out", str(tmp_path)])

@@ -59,6 +59,8 @@ class RunFolder:
             root.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise UserError(f"--out {root} cannot be made: {error.strerror}; name another folder") from error
+        if not os.access(root, os.W_OK):
+            raise UserError(f"--out {root} is read-only; name another folder")
         with temporary_folder(root) as path:  # a run folder that has its name can be resumed
             write_json(path / "config.json", config.to_dict())
             write_json(path / "run.json", describe_run())

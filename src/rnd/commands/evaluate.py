@@ -66,7 +66,7 @@ def main(arguments: list[str]) -> None:
     from rnd.checkpoint.zoo import locate
     from rnd.device.devices import resolve_device
     from rnd.foundation.console import say
-    from rnd.foundation.files import check_replaceable, make_folder, write_json
+    from rnd.foundation.files import check_writable, make_folder, write_json
     from rnd.report.options import WatchOptions
     from rnd.report.watch import watch
     from rnd.training.evaluation import difference
@@ -82,7 +82,7 @@ def main(arguments: list[str]) -> None:
         say(console, f"warning: {options.against} plays {theirs}, not {ours}: the scores are those of two tasks")
     out = Path(options.out) if options.out else default_out(path)
     make_folder(out.parent, path)  # before the episodes: what cannot be written costs no time
-    check_replaceable(out)
+    check_writable(out)
     result = play(agent, options, console)
     data = result.to_dict()
     say(console, f"{target}: {described(result)}")

@@ -126,6 +126,11 @@ def gym_factory(env_id: str) -> Callable[..., Any]:
     module, name = import_module(env_id, "environment"), env_id.partition(":")[2]
     if not hasattr(module, name) and name in gymnasium.registry:
         return partial(_make_gym, name)
+    if not hasattr(module, name) and env_id.startswith("__main__:"):
+        raise UserError(
+            f"{env_id} is a function of the program that trained this: use rnd.load there, or train the function of a "
+            "module, module:function"
+        )
     if not hasattr(module, name):
         public = [word for word in dir(module) if not word.startswith("_")]
         choices = nearest(name, [*public, *gymnasium.registry])

@@ -105,6 +105,13 @@ def check_replaceable(path: Path) -> None:
         raise OSError(errno.EINVAL, f"it is {kind_of(mode)} and is not replaced", str(path))
 
 
+def check_writable(path: Path) -> None:
+    """Refuse a file that could not be written, before the work whose result it is. Its folder exists."""
+    check_replaceable(path)
+    if not os.access(path.parent, os.W_OK):
+        raise UserError(f"{path} cannot be written: its folder is read-only; --out takes another place")
+
+
 def cache_folder(name: str) -> Path:
     """Where files are kept that can be made or downloaded again; it may not exist yet."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "rnd" / name

@@ -17,7 +17,7 @@ from rnd.config import Config
 from rnd.config.ranges import check_ranges
 from rnd.foundation.console import say
 from rnd.foundation.errors import RunError
-from rnd.foundation.files import make_folder, replacing_by_name, write_atomically
+from rnd.foundation.files import check_writable, make_folder, replacing_by_name, write_atomically
 from rnd.metrics.progress import Phase
 from rnd.report.options import WatchOptions
 from rnd.report.play import PlayedEpisode, episode, play
@@ -35,6 +35,7 @@ def watch(path: Path, options: WatchOptions, console: Console, note: str = "") -
     agent = load_agent(path, "cpu", options.trust, options.best)
     say(console, checkpoint_text(agent.card, options.best))
     make_folder(stem.parent, path)
+    check_writable(video)
     rooms = agent.config.env.id.startswith("ALE/")
     if agent.bonus is None:
         say(console, f"{path} has no bonus: its file has the policy alone; the game is shown without it")

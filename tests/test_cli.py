@@ -204,3 +204,14 @@ def test_completion_and_the_reference_know_every_command():
 def test_a_shell_without_completion_is_refused(capsys):
     with pytest.raises(UserError, match="nearest: zsh"):
         cli.dispatch(["completion", "zhs"])
+
+
+def test_help_takes_a_command():
+    assert rnd("help", "resume").stdout == rnd("resume", "--help").stdout != rnd("help").stdout
+    assert "unknown command 'resum'; nearest: resume" in rnd("help", "resum").stderr
+
+
+@pytest.mark.parametrize("flag", ["--lr", "--env.num-envs", "--bonus_options.clip"])
+def test_a_run_is_not_resumed_with_other_settings(flag):
+    with pytest.raises(UserError, match=f"leave out {flag.replace('_', '-')}, or .* rnd train --config RUN"):
+        cli.dispatch(["resume", "runs/x", flag, "3"])

@@ -83,6 +83,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def dispatch(arguments: list[str]) -> int:
+    if arguments[:1] == ["help"] and arguments[1:2]:
+        return dispatch([arguments[1], "--help"])
     if not arguments or arguments[0] in ("-h", "--help", "help"):
         print(overview())
         return 0

@@ -6,7 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rnd.cli import parse, positional
+from rnd.config import Config
 from rnd.config.ranges import Frames
+from rnd.foundation.errors import UserError
 
 DESCRIPTION = "Continue a run exactly from its newest checkpoint. RUN is a run folder."
 
@@ -22,6 +24,7 @@ class Options:
 
 
 def main(arguments: list[str]) -> None:
+    refuse_settings(arguments)
     run = positional(Options, arguments, "rnd resume RUN: name the run folder, for example runs/my-run")
     options = parse(Options, arguments, prog="rnd resume RUN", description=DESCRIPTION)
 
@@ -30,3 +33,15 @@ def main(arguments: list[str]) -> None:
     from rnd import run as runs
 
     runs.resume(Path(run), Console(), options.frames, options.trust)
+
+
+def refuse_settings(arguments: list[str]) -> None:
+    """A run continues as it began."""
+    settings = {f"--{name}".replace("_", "-") for name in Config().flat()} - {"--frames"}
+    for argument in arguments:
+        flag = argument.partition("=")[0].replace("_", "-")
+        if flag in settings:
+            raise UserError(
+                f"a run keeps its settings, so that it continues exactly; leave out {flag}, or start a new run with "
+                f"those of RUN and another value: rnd train --config RUN {flag} VALUE"
+            )

@@ -132,6 +132,8 @@ DEEP_SEA = replace(preset("rnd/DeepSea-10"), frames=100_000)
         (ZERO, replace(SHORT, bonus="e3b"), ["try --bonus noveld"]),
         (ZERO, replace(DEEP_SEA, bonus="none"), ["try --bonus rnd (novelty)"]),
         (ZERO, DEEP_SEA, ["try --bonus noveld"]),
+        (ZERO, replace(DEEP_SEA, overlap=True), ["try --overlap-refresh epoch", "; --bonus noveld"]),
+        (ZERO, replace(DEEP_SEA, overlap=True, overlap_refresh="epoch"), ["try --bonus noveld"]),
         (ZERO | {"frames": 1e9}, atari("ALE/Pitfall-v5"), ["more frames"]),
         (ZERO, None, []),
     ],

@@ -199,7 +199,8 @@ class Config:
     bootstrap_truncated: bool = False
     """Bootstrap the extrinsic value at a time limit. The paper treats the limit as an ordinary end."""
     overlap: bool = False
-    """Collect the next rollout while the update runs, one iteration behind (not the paper's synchronous loop)."""
+    """Collect the next rollout while the update runs, one iteration behind (not the paper's synchronous loop). Needs
+    less time per frame, and more frames; with --overlap-refresh epoch fewer of them."""
     overlap_refresh: Literal["rollout", "epoch"] = "rollout"
     """With --overlap, when the acting policy takes over the learner's weights: before every rollout, or also after
     every epoch, at fixed steps of the rollout."""

@@ -113,13 +113,15 @@ class RunHealth:
 
 
 def ways_out(config: Config, row: Row) -> list[str]:
-    """What to try where no reward is found: another bonus, another horizon, more frames."""
+    """What to try where no reward is found: newer weights, another bonus, another horizon, more frames."""
+    older = config.overlap and config.overlap_refresh == "rollout"
+    found = ["--overlap-refresh epoch (acting with older weights finds less)"] if older else []
     if config.env.id.startswith("ALE/"):
-        return [f"more frames (--frames; the paper's runs have 1,966,080,000, this one {config.frames:,})"]
+        return [*found, f"more frames (--frames; the paper's runs have 1,966,080,000, this one {config.frames:,})"]
     first = preset(config.env.id).bonus
     bonus = first if config.bonus != first else "rnd" if first == "noveld" else "noveld"
     why = "first visits within an episode: better with doors, keys and mazes" if bonus == "noveld" else "novelty"
-    found = [f"--bonus {bonus} ({why})"]
+    found.append(f"--bonus {bonus} ({why})")
     length, horizon = row.get("length_mean") or 0, 1 / max(1 - config.gamma_int, 1e-6)
     if config.bonus != "none" and length > 1.5 * horizon:
         gamma = f"{1 - 1 / length:.3f}"

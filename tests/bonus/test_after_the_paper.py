@@ -106,6 +106,18 @@ def test_the_predictors_error_does_not_train_the_target(name):
     assert all(p.grad is None for p in bonus.predictor.parameters())
 
 
+@pytest.mark.parametrize("observation", OBSERVATIONS.values(), ids=OBSERVATIONS)
+def test_snd_v_compares_two_views_of_each_state(observation):
+    """View by view, in numpy: the two of a state, and the second with that of another state."""
+    bonus, moves = started("snd-v", observation), transitions(observation, steps=4)
+    picked, weight, draw = moves.pick(torch.arange(12)), torch.full((12,), 1 / 12), moves.draw.flatten()
+    with torch.no_grad():
+        one, two = (bonus.target(bonus.view(bonus.newest(picked), draw, n)).double().numpy() for n in range(2))
+        got = float(bonus.target_loss(picked, weight))
+    near, far = (np.square(one - x).mean(1) for x in (two, two[partners(draw, weight).numpy()]))
+    assert got == pytest.approx((np.square(near) + np.square(1 - far)).mean() / 2, rel=1e-4) and near.min() > 0
+
+
 def test_snd_v_learns_to_tell_states_apart():
     """Its target begins with distances far from 0 and 1."""
     bonus, moves = started("snd-v", VECTOR), transitions(VECTOR, steps=8)
